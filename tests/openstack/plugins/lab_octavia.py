@@ -24,14 +24,16 @@ LAB_DATA_PLANE     the socket of a data plane (lab_haproxy.py), which has each c
                    how members that have a monitor are
 """
 
+import collections
 import os
 import threading
 import time
 
 from octavia.api.drivers.driver_agent import driver_updater
 from octavia.api.drivers.noop_driver import driver as noop
+from octavia.common import data_models
 from octavia.db import api as db_api
-from octavia.db import base_models, models
+from octavia.db import base_models, models, repositories
 from octavia_lib.api.drivers import exceptions
 from oslo_log import log as logging
 from sqlalchemy import delete, select
@@ -79,6 +81,9 @@ class Tree:
 
     def __init__(self, balancer, ending=None):
         self.report = {kind: [] for kind in self.KINDS}
+        # What goes with its pool, by kind; all of it is in one project.
+        self.with_pools = collections.Counter()
+        self.project = balancer.project_id
         self.ending = ending
         self.all_gone = balancer.provisioning_status == LEAVING
         pools = [self.pool(pool) for pool in balancer.pools]
@@ -91,6 +96,10 @@ class Tree:
         self.add("loadbalancers", balancer, worst(pools))
 
     def pool(self, pool):
+        if self.goes(pool) and "lab:stall" not in tags_of(pool):
+            self.with_pools[data_models.Member] += len(pool.members)
+            self.with_pools[data_models.HealthMonitor] += pool.health_monitor is not None
+            return self.add("pools", pool, "ONLINE")
         checked = pool.health_monitor is not None and pool.health_monitor.provisioning_status != LEAVING
         health = lab_haproxy.HEALTH
         members = [
@@ -101,12 +110,15 @@ class Tree:
         members = [status for status in members if status is not None]
         return self.add("pools", pool, of_members(members) if checked else "ONLINE")
 
+    def goes(self, thing):
+        return self.all_gone or thing.provisioning_status == LEAVING
+
     def add(self, kind, thing, computed):
         """Notes what changes about `thing`, and returns its operating status; None if it goes."""
         tags, was = tags_of(thing), thing.provisioning_status
         operating = tags.get("lab:op") or (computed if thing.enabled else "OFFLINE")
         entry = {"id": thing.id}
-        gone = self.all_gone or was == LEAVING
+        gone = self.goes(thing)
         if gone:
             entry["provisioning_status"] = "DELETED"
         else:
@@ -120,13 +132,33 @@ class Tree:
 
 
 class Reporter:
+    """Reports in the order of Octavia's own worker: pools that go, with their members and monitors in one transaction, then
+    what these give back to the quota, which Octavia's code for reports leaves to the driver, and last the load balancer."""
+
     def __init__(self):
         self.updater = driver_updater.DriverUpdater()
+        self.repositories = repositories.Repositories()
 
-    def __call__(self, report):
+    def __call__(self, tree):
+        self.send({kind: tree.report[kind] for kind in ("members", "healthmonitors", "pools")})
+        self.give_back(tree.project, +tree.with_pools)
+        self.send({kind: tree.report[kind] for kind in ("l7rules", "l7policies", "listeners", "loadbalancers")})
+
+    def send(self, report):
         answer = self.updater.update_loadbalancer_status(report)
         if answer["status_code"] != 200:
             raise RuntimeError(answer.get("fault_string"))
+
+    def give_back(self, project, counts):
+        if not counts:
+            return
+        session = db_api.get_session()
+        try:
+            with session.begin():
+                for kind, count in counts.items():
+                    self.repositories.decrement_quota(session, kind, project, quantity=count)
+        finally:
+            session.close()
 
 
 class Pending:
@@ -194,17 +226,15 @@ class Settler(threading.Thread):
                 self.pending = {one.id: self.pending.get(one.id) or Pending(one, now) for one in found}
                 moving = [one for one in found if not self.pending[one.id].stalls()]
                 due = [one for one in moving if self.pending[one.id].is_due(now)]
-                reports = [Tree(one, self.ending(one)).report for one in due]
+                trees = [Tree(one, self.ending(one)) for one in due]
         finally:
             session.close()
         # A load balancer that stalls holds up what is below it too.
-        reports = [report for report in reports if report["loadbalancers"]]
-        for report in reports:
-            # Octavia empties what it is given.
-            balancer = report["loadbalancers"][0]["id"]
-            self.reporter(report)
-            self.pending.pop(balancer, None)
-        return len(reports), len(moving) - len(due)
+        trees = [tree for tree in trees if tree.report["loadbalancers"]]
+        for tree in trees:
+            self.reporter(tree)
+            self.pending.pop(tree.report["loadbalancers"][0]["id"], None)
+        return len(trees), len(moving) - len(due)
 
 
 LOCK = threading.Lock()
@@ -239,18 +269,18 @@ def report_health(found):
                 balancers.add(member.pool.load_balancer_id)
         session.expire_all()
         with session.begin():
-            reports = [Tree(session.get(models.LoadBalancer, one)).report for one in balancers]
+            trees = [Tree(session.get(models.LoadBalancer, one)) for one in balancers]
     finally:
         session.close()
     reporter = Reporter()
-    for report in reports:
-        reporter(report)
+    for tree in trees:
+        reporter(tree)
 
 
 def report_members(changed):
     """Reports load balancers whose members' health the data plane has seen change. Returns the members of those that are
     changing: their own settling comes first."""
-    later, reports = set(), []
+    later, trees = set(), []
     session = db_api.get_session()
     try:
         with session.begin():
@@ -263,12 +293,12 @@ def report_members(changed):
                 if balancer.provisioning_status.startswith("PENDING_"):
                     later |= its
                 else:
-                    reports.append(Tree(balancer).report)
+                    trees.append(Tree(balancer))
     finally:
         session.close()
     reporter = Reporter()
-    for report in reports:
-        reporter(report)
+    for tree in trees:
+        reporter(tree)
     return later
 
 

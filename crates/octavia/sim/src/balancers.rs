@@ -86,7 +86,7 @@ impl CloudModel {
     /// Forgets a load balancer whose deletion has ended.
     pub(crate) fn remove_balancer(&mut self, id: &str) {
         let port = self.store.find(id).map(|one| one.text("vip_port_id").to_owned());
-        self.store.remove(id);
+        self.remove_deleted(id);
         self.applied.remove(id);
         self.network.release(id, port.as_deref());
     }

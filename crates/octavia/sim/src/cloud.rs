@@ -84,6 +84,15 @@ impl CloudModel {
     }
 
     fn octavia(&mut self, path: &[&str], request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
+        if request.method == Method::Get {
+            return self.route(path, request);
+        }
+        // What a refused request took from a quota is rolled back with it.
+        let used = self.quotas.used.clone();
+        self.route(path, request).inspect_err(|_| self.quotas.used = used)
+    }
+
+    fn route(&mut self, path: &[&str], request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
         use Method::{Delete, Get, Post, Put};
         let body = &request.body;
         match (request.method, path) {
@@ -138,6 +147,27 @@ impl CloudModel {
                 }
             }
         })
+    }
+}
+
+impl CloudModel {
+    /// Removes what the provider has deleted, with everything below it, and gives it back to the quotas: what goes with its pool
+    /// in one amount, as `DecrementPoolQuota` does.
+    pub(crate) fn remove_deleted(&mut self, id: &str) {
+        let mut with_pools = BTreeMap::<_, usize>::new();
+        for one in self.store.tree(id) {
+            let Some(object) = self.store.find(&one) else { continue };
+            let is_below_pool = matches!(object.kind, ApiKind::Member | ApiKind::Monitor);
+            if is_below_pool && one != id {
+                *with_pools.entry((object.project.clone(), object.kind)).or_default() += 1;
+            } else {
+                self.quotas.give_back(&object.project, object.kind, 1);
+            }
+        }
+        for ((project, kind), count) in with_pools {
+            self.quotas.give_back(&project, kind, count);
+        }
+        self.store.remove(id);
     }
 }
 

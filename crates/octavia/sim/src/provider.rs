@@ -171,7 +171,7 @@ impl CloudModel {
             return;
         }
         for id in gone {
-            self.store.remove(&id);
+            self.remove_deleted(&id);
         }
         if self.provider.sets_port_groups
             && work.about == balancer

@@ -133,4 +133,36 @@ async fn a_quota_refuses(cloud: &OpenStack) {
     let status = pair.send(Method::Put, &format!("/pools/{pool}/members"), &three, "a third member").await;
     assert_eq!(status, 403);
     pair.compare("a third member").await;
+    what_is_given_back(&mut pair, pool).await;
+}
+
+/// The project may have two members, and has them in one pool.
+async fn what_is_given_back(pair: &mut Pair<'_>, mut pool: String) {
+    let balancer = pair.first("loadbalancers");
+    for (anew, what, members, expected) in [
+        (true, "what went with the pool is given back", 1..=2, 202),
+        // Nothing is taken, and the one that goes is given back.
+        (false, "one of two is replaced", 2..=3, 202),
+        (false, "a third one, since one was given back", 2..=4, 202),
+        (false, "a fourth one", 2..=5, 403),
+        // Two were counted, and three have gone.
+        (true, "three at once, since more was given back than was there", 6..=8, 202),
+        (false, "a fourth one again", 6..=9, 403),
+    ] {
+        if anew {
+            pair.send(Method::Delete, &format!("/pools/{pool}"), &Value::Null, "the pool goes").await;
+            pair.settle().await;
+            let body = json!({"loadbalancer_id": balancer, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"});
+            pair.send(Method::Post, "/pools", &json!({"pool": body}), "another pool").await;
+            pair.settle().await;
+            pool = pair.first("pools");
+        }
+        let members: Vec<Value> =
+            members.map(|n| json!({"address": format!("10.0.0.{n}"), "protocol_port": 80})).collect();
+        let body = json!({"members": members});
+        let status = pair.send(Method::Put, &format!("/pools/{pool}/members"), &body, what).await;
+        assert_eq!(status, expected, "{what}");
+        pair.settle().await;
+        pair.compare(what).await;
+    }
 }

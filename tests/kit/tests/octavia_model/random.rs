@@ -23,7 +23,7 @@ impl Random {
         }
         let balancer = self.0.pick(&balancers);
         let (listeners, pools, monitors) = (ids("listeners"), ids("pools"), ids("healthmonitors"));
-        match self.0.below(20) {
+        match self.0.below(21) {
             0 => (Method::Put, format!("/loadbalancers/{balancer}"), json!({"loadbalancer": self.common()})),
             1 if self.0.one_in(3) => {
                 let cascade = self.0.pick(&["", "?cascade=true", "?cascade=false"]);
@@ -75,6 +75,16 @@ impl Random {
                 }
                 let body = self.0.pick(&[json!({"delay": 9}), json!({"url_path": "/x"}), json!({"max_retries": 11})]);
                 (Method::Put, format!("/healthmonitors/{monitor}"), json!({"healthmonitor": body}))
+            }
+            20 => {
+                let few = [json!(-1), json!(1), json!(3), json!(6), json!(10)];
+                let mut quota = json!({});
+                for kind in ["load_balancer", "listener", "pool", "member", "health_monitor"] {
+                    if self.0.one_in(3) {
+                        quota[kind] = self.0.pick(&few);
+                    }
+                }
+                (Method::Put, format!("/quotas/{}", pair.project), json!({"quota": quota}))
             }
             18 | 19 if !pools.is_empty() => {
                 let mut monitor = self.monitor();
