@@ -76,6 +76,12 @@ impl Walk {
             };
         }
         self.pages += 1;
+        if ids.is_empty() && next {
+            // No service does that, and what follows cannot be asked for without a row.
+            let message =
+                format!("{what}: page {} is empty and offers a next one, so the list is not whole", self.pages);
+            return Err(Error::Undecodable { message });
+        }
         if ids.is_empty() || (!next && !self.silent && ids.len() != limit as usize) {
             return Ok(WalkStep::Last);
         }
@@ -136,6 +142,17 @@ mod tests {
             (vec!["a b c *", "d"], "Last", 2),
             // Octavia offers a next page after every full one.
             (vec!["a b c *", ""], "Last", 2),
+            // A gateway, or a fault: what is missing must not be taken for gone.
+            (
+                vec!["*"],
+                "cannot read the answer: pools: page 1 is empty and offers a next one, so the list is not whole",
+                1,
+            ),
+            (
+                vec!["a b c *", "*"],
+                "cannot read the answer: pools: page 2 is empty and offers a next one, so the list is not whole",
+                2,
+            ),
             // The server's maximum is 2, below our limit.
             (vec!["a b *", "c d *", "e"], "Last", 3),
             // An exactly full page without a next page: only another request shows whether more follows.
