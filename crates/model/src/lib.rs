@@ -10,6 +10,7 @@ mod digest;
 mod endpoint;
 mod endpoints;
 mod key;
+mod kubernetes_name;
 mod name;
 mod namespace_pattern;
 mod service;
@@ -20,6 +21,10 @@ pub use digest::{Digest, DigestTree};
 pub use endpoint::{Conditions, Detail, Endpoint, EndpointPort, Family, PortGroup, PortSet, Protocol};
 pub use endpoints::Endpoints;
 pub use key::{BackendName, InvalidBackendName, SourceKey, TargetKey};
+pub use kubernetes_name::{
+    InvalidLoadBalancerClass, InvalidNamespaceName, LoadBalancerClass, NamespaceName, is_label, is_label_value,
+    is_qualified_name, is_subdomain,
+};
 pub use name::{label_value, service_name, shorten};
 pub use namespace_pattern::{InvalidNamespacePattern, NamespacePattern, wildcard_matches};
 pub use service::{Header, Service, ServicePort, TargetPort};

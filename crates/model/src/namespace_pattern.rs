@@ -9,7 +9,10 @@ pub struct NamespacePattern(String);
 
 /// A text that can match no namespace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("namespace pattern {0:?} is invalid: use lower-case letters, digits, '-' and '*'")]
+#[error(
+    "namespace pattern {0:?} is invalid: use lower-case letters, digits, '-' and '*', no '-' at either end, at most 63 characters \
+     besides '*'"
+)]
 pub struct InvalidNamespacePattern(pub String);
 
 impl FromStr for NamespacePattern {
@@ -17,7 +20,10 @@ impl FromStr for NamespacePattern {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'*');
-        if text.is_empty() || !text.bytes().all(allowed) {
+        let letters = text.bytes().filter(|c| *c != b'*').count();
+        // No name of a namespace begins or ends with '-'.
+        let edges = text.starts_with('-') || text.ends_with('-');
+        if text.is_empty() || letters > 63 || edges || !text.bytes().all(allowed) {
             return Err(InvalidNamespacePattern(text.into()));
         }
         Ok(Self(text.into()))
@@ -88,7 +94,7 @@ mod tests {
 
     #[test]
     fn invalid() {
-        for bad in ["", "A", "a.b", "a b", "a/b", "ä", "[a]", "?"] {
+        for bad in ["", "A", "a.b", "a b", "a/b", "ä", "[a]", "?", "-a", "team-", "-", &"x".repeat(64)] {
             assert_eq!(bad.parse::<NamespacePattern>(), Err(InvalidNamespacePattern(bad.into())));
         }
     }

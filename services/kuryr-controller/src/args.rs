@@ -11,7 +11,7 @@ use gimbal_kubernetes_client::Access;
 use gimbal_kuryr_controller_core::{KuryrSettings, NamespacePatterns};
 use gimbal_kuryr_translate::ControllerSettings;
 use gimbal_lease::Times;
-use gimbal_model::{BackendName, NamespacePattern};
+use gimbal_model::{BackendName, LoadBalancerClass, NamespaceName, NamespacePattern};
 use gimbal_runtime::{HumanDuration, LogFormat, TlsArgs};
 
 /// Makes a KuryrLoadBalancer for each Service of its cluster and streams it to gimbal-openstack-writer, which makes the load
@@ -40,7 +40,7 @@ pub struct Args {
     pub(crate) admin_listen: SocketAddr,
     /// The loadBalancerClass that is served beside Services without one
     #[arg(long, env = "GIMBAL_LOAD_BALANCER_CLASS", value_name = "CLASS")]
-    pub(crate) load_balancer_class: Option<String>,
+    pub(crate) load_balancer_class: Option<LoadBalancerClass>,
     /// Whether Services of type ClusterIP get load balancers: not where kube-proxy or another one serves cluster IPs
     #[arg(long, env = "GIMBAL_CLUSTER_IP_SERVICES", value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     pub(crate) cluster_ip_services: bool,
@@ -56,7 +56,7 @@ pub struct Args {
     pub(crate) exclude_namespaces: Vec<NamespacePattern>,
     /// Namespace of the Lease; by default the pod's own, else kube-system
     #[arg(long, env = "GIMBAL_NAMESPACE", value_name = "NS")]
-    pub(crate) namespace: Option<String>,
+    pub(crate) namespace: Option<NamespaceName>,
     /// Whether several controllers agree on one by a Lease
     #[arg(long, env = "GIMBAL_LEADER_ELECTION", value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     pub(crate) leader_election: bool,
@@ -64,8 +64,9 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_LEASE_DURATION", value_name = "DURATION", default_value = "3s")]
     pub(crate) lease_duration: HumanDuration,
     /// Writes to the cluster under way side by side
-    #[arg(long, env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value = "16")]
-    pub(crate) write_concurrency: NonZeroUsize,
+    #[arg(long, env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value_t = 16,
+        value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) write_concurrency: u16,
     /// Threads to work with
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub(crate) worker_threads: NonZeroUsize,
@@ -108,7 +109,7 @@ impl Args {
         let texts = |patterns: &[NamespacePattern]| patterns.iter().map(|pattern| pattern.as_str().into()).collect();
         KuryrSettings {
             services: ControllerSettings {
-                load_balancer_class: self.load_balancer_class.as_deref().map(Into::into),
+                load_balancer_class: self.load_balancer_class.as_ref().map(|class| class.as_str().into()),
                 cluster_ip_services: self.cluster_ip_services,
                 require_endpoints: self.require_endpoints,
             },
@@ -135,10 +136,11 @@ impl Args {
 
     /// Returns the namespace of the Lease.
     pub(crate) fn own_namespace(&self) -> String {
-        self.namespace.clone().unwrap_or_else(|| match std::fs::read_to_string(POD_NAMESPACE) {
+        let own = || match std::fs::read_to_string(POD_NAMESPACE) {
             Ok(namespace) if self.kubeconfig.is_none() && !namespace.trim().is_empty() => namespace.trim().to_owned(),
             _ => "kube-system".to_owned(),
-        })
+        };
+        self.namespace.as_ref().map_or_else(own, ToString::to_string)
     }
 }
 
@@ -185,11 +187,19 @@ mod tests {
 
     #[test]
     fn what_is_refused_names_the_flag() {
-        for flags in
-            [["--cluster-name", "B"], ["--listen", "x"], ["--cluster-ip-services", "maybe"], ["--log-format", "xml"]]
-        {
+        for flags in [
+            ["--cluster-name", "B"],
+            ["--listen", "x"],
+            ["--cluster-ip-services", "maybe"],
+            ["--log-format", "xml"],
+            ["--load-balancer-class", "bad class!"],
+            ["--namespace", "Bad_NS"],
+            ["--namespaces", "team-"],
+            ["--write-concurrency", "0"],
+            ["--write-concurrency", "18446744073709551615"],
+        ] {
             let error = Args::try_parse_from(["x"].iter().chain(&flags)).unwrap_err().to_string();
-            assert!(error.contains(flags[0]), "{error}");
+            assert!(error.contains(flags[0]) && error.contains(flags[1]), "{error}");
         }
         let error = args(&["--lease-duration", "1500ms"]).unwrap().lease_times().unwrap_err();
         assert!(error.starts_with("--lease-duration 1s500ms"), "{error}");

@@ -75,7 +75,7 @@ pub async fn controller(args: Args) -> Result<Controller, Exit> {
         cluster_name: args.cluster_name.clone(),
         cluster,
         permitted: permitted.with_timeout(WRITE_TIMEOUT),
-        write_concurrency: args.write_concurrency.get(),
+        write_concurrency: args.write_concurrency.into(),
         settings: args.settings(),
         leadership,
         works,

@@ -7,7 +7,12 @@ use clap::{ArgAction, Parser, ValueEnum};
 use gimbal_discoverer::AgentArgs;
 use gimbal_discoverer::original_flags::{OriginalFlags, ignored};
 use gimbal_openstack_source::{PollOptions, ProjectPattern, ServiceName};
-use gimbal_runtime::HumanDuration;
+use gimbal_runtime::{HumanDuration, at_least};
+
+/// Shortest time between polls. Below it the cloud would be asked without a pause.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+/// Shortest time for a call or a poll. Below it none would end in time.
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Offers the load balancers of an OpenStack cloud to a Gimbal writer. Reads its source, and changes nothing anywhere.
 #[derive(Debug, Clone, Parser)]
@@ -26,7 +31,7 @@ pub struct Args {
     /// Authorities that sign the cloud's certificates (PEM), instead of those in the credentials
     #[arg(long, env = "GIMBAL_OPENSTACK_CERTIFICATE_AUTHORITY", value_name = "FILE")]
     pub openstack_certificate_authority: Option<PathBuf>,
-    /// Time from the beginning of one poll to that of the next, give or take a tenth
+    /// Time from the beginning of one poll to that of the next, give or take a tenth; at least 100ms
     #[arg(
         long,
         alias = "reconciliation-period",
@@ -114,20 +119,17 @@ impl Args {
     /// is one line that names the flag.
     ///
     /// # Errors
-    /// Fails if a duration is zero, or a flag of the original Gimbal cannot be honored.
+    /// Fails if a duration is shorter than it may be, or a flag of the original Gimbal cannot be honored.
     pub fn check(&self) -> Result<(), String> {
         self.original.check()?;
         for (flag, duration) in [
-            ("poll-interval", self.poll_interval),
             ("poll-timeout", self.poll_timeout),
             ("list-timeout", self.list_timeout),
             ("call-timeout", self.call_timeout),
         ] {
-            if duration.0.is_zero() {
-                return Err(format!("--{flag} 0s: must be more than nothing"));
-            }
+            at_least(flag, duration, SHORTEST_TIMEOUT)?;
         }
-        Ok(())
+        at_least("poll-interval", self.poll_interval, SHORTEST_INTERVAL)
     }
 
     /// Returns a sentence for each flag of the original Gimbal that has no effect any more.
@@ -197,8 +199,10 @@ mod tests {
     fn bad() {
         for (flags, start) in [
             (vec!["--gimbal-kubecfg-file", "f"], "--gimbal-kubecfg-file: a discoverer holds no credentials"),
-            (vec!["--poll-interval", "0s"], "--poll-interval 0s: must be more"),
-            (vec!["--list-timeout", "0s"], "--list-timeout 0s: must be more"),
+            (vec!["--poll-interval", "0s"], "--poll-interval 0s: is too short, use at least 100ms"),
+            (vec!["--poll-interval", "1ms"], "--poll-interval 1ms: is too short, use at least 100ms"),
+            (vec!["--poll-timeout", "1ms"], "--poll-timeout 1ms: is too short, use at least 1s"),
+            (vec!["--list-timeout", "0s"], "--list-timeout 0s: is too short, use at least 1s"),
         ] {
             let error = args(&flags).unwrap().check().unwrap_err();
             assert!(error.starts_with(start), "{error}");

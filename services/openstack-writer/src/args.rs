@@ -3,10 +3,14 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use gimbal_openstack_client::{CloudCredentials, CredentialsError};
-use gimbal_runtime::{HumanDuration, TlsArgs};
+use gimbal_runtime::{HumanDuration, TlsArgs, at_least};
+
+/// Shortest time that a flag takes. Below it OpenStack would be asked without a pause, and no call would end in time.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// Makes the load balancers that Kubernetes clusters want in OpenStack. The only process with credentials that change
 /// OpenStack; it has none of Kubernetes, and keeps nothing on disk.
@@ -42,10 +46,10 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=256))]
     pub write_concurrency: u32,
-    /// How often what exists is compared with what is wanted
+    /// How often what exists is compared with what is wanted; at least 1s
     #[arg(long, env = "GIMBAL_DRIFT_INTERVAL", value_name = "DURATION", default_value = "60s")]
     pub drift_interval: HumanDuration,
-    /// How long the owner of a load balancer must be missing before that is removed
+    /// How long the owner of a load balancer must be missing before that is removed; at least 1s
     #[arg(long, env = "GIMBAL_ORPHAN_GRACE", value_name = "DURATION", default_value = "10m")]
     pub orphan_grace: HumanDuration,
     /// Plan and show; change nothing in OpenStack
@@ -69,7 +73,7 @@ impl Args {
     /// Checks the flags beyond their syntax. The error is one line that names the flag.
     ///
     /// # Errors
-    /// Fails if a duration is zero that must not be.
+    /// Fails if a duration is shorter than it may be.
     pub fn check(&self) -> Result<(), String> {
         for (flag, duration) in [
             ("drift-interval", self.drift_interval),
@@ -77,9 +81,7 @@ impl Args {
             ("list-timeout", self.list_timeout),
             ("call-timeout", self.call_timeout),
         ] {
-            if duration.0.is_zero() {
-                return Err(format!("--{flag} 0s: must be more than nothing"));
-            }
+            at_least(flag, duration, SHORTEST)?;
         }
         Ok(())
     }
@@ -131,8 +133,11 @@ mod tests {
     #[test]
     fn bad() {
         for (flags, start) in [
-            (vec!["--drift-interval", "0s"], "--drift-interval 0s: must be more"),
-            (vec!["--orphan-grace", "0s"], "--orphan-grace 0s: must be more"),
+            (vec!["--drift-interval", "0s"], "--drift-interval 0s: is too short, use at least 1s"),
+            (vec!["--drift-interval", "1ms"], "--drift-interval 1ms: is too short, use at least 1s"),
+            (vec!["--orphan-grace", "999ms"], "--orphan-grace 999ms: is too short, use at least 1s"),
+            (vec!["--list-timeout", "1ms"], "--list-timeout 1ms: is too short, use at least 1s"),
+            (vec!["--call-timeout", "1ms"], "--call-timeout 1ms: is too short, use at least 1s"),
         ] {
             let error = args(&flags).unwrap().check().unwrap_err();
             assert!(error.starts_with(start), "{error}");

@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
 use gimbal_kubernetes_client::Access;
+use gimbal_model::NamespaceName;
 use gimbal_plan::EndpointsApi;
-use gimbal_runtime::Exit;
+use gimbal_runtime::{Exit, at_least};
 
 use gimbal_lease::Times;
 use gimbal_schedule::LimiterSettings;
@@ -61,7 +63,7 @@ pub struct Args {
     pub watchers: u32,
     /// Namespace of the Lease and of what is kept for each backend; by default the pod's own, else kube-system.
     #[arg(long, env = "GIMBAL_NAMESPACE", value_name = "NS")]
-    pub namespace: Option<String>,
+    pub namespace: Option<NamespaceName>,
     /// Whether several writers agree on one by a Lease.
     #[arg(long, env = "GIMBAL_LEADER_ELECTION", value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     pub leader_election: bool,
@@ -80,7 +82,7 @@ pub struct Args {
     /// (onLoss).
     #[arg(long, env = "GIMBAL_LOSS_GRACE", value_name = "DURATION", default_value = "30s")]
     pub loss_grace: gimbal_runtime::HumanDuration,
-    /// How often everything is compared, though no comparison should ever find anything.
+    /// How often everything is compared, though no comparison should ever find anything; at least 1s.
     #[arg(long, env = "GIMBAL_COMPARISON_INTERVAL", value_name = "DURATION", default_value = "5m")]
     pub comparison_interval: gimbal_runtime::HumanDuration,
     /// Threads to work with: one takes the least time for the same work, and is enough for thousands of writes a
@@ -91,6 +93,9 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: gimbal_runtime::LogFormat,
 }
+
+/// Shortest time between comparisons. Below it nothing else would be done.
+const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// File in which a pod finds its own namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -117,12 +122,20 @@ impl Args {
         }
     }
 
+    /// Checks the flags beyond their syntax.
+    ///
+    /// # Errors
+    /// Returns one line that names the flag if a duration is shorter than it may be.
+    pub fn check(&self) -> Result<(), Exit> {
+        at_least("comparison-interval", self.comparison_interval, SHORTEST_INTERVAL).map_err(Exit::Usage)
+    }
+
     /// Returns the times of the Lease.
     ///
     /// # Errors
     /// Returns an error if no Lease can have the duration.
     pub fn lease_times(&self) -> Result<Times, Exit> {
-        let duration: std::time::Duration = self.lease_duration.into();
+        let duration: Duration = self.lease_duration.into();
         if (Times::SHORTEST..=Times::LONGEST).contains(&duration) && duration.subsec_nanos() == 0 {
             return Ok(Times::new(duration));
         }
@@ -132,9 +145,29 @@ impl Args {
     /// Returns the namespace of the Lease and of the stored state.
     #[must_use]
     pub fn own_namespace(&self) -> String {
-        self.namespace.clone().unwrap_or_else(|| match std::fs::read_to_string(POD_NAMESPACE) {
+        let own = || match std::fs::read_to_string(POD_NAMESPACE) {
             Ok(namespace) if self.kubeconfig.is_none() && !namespace.trim().is_empty() => namespace.trim().to_owned(),
             _ => "kube-system".to_owned(),
-        })
+        };
+        self.namespace.as_ref().map_or_else(own, ToString::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(flags: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["x"].iter().chain(flags))
+    }
+
+    #[test]
+    fn what_is_refused_names_the_flag() {
+        assert_eq!(args(&[]).unwrap().check(), Ok(()));
+        assert_eq!(args(&["--namespace", "gimbal"]).unwrap().own_namespace(), "gimbal");
+        let error = args(&["--namespace", "Bad_NS"]).unwrap_err().to_string();
+        assert!(error.contains("--namespace") && error.contains("\"Bad_NS\" is no namespace"), "{error}");
+        let error = args(&["--comparison-interval", "1ms"]).unwrap().check().unwrap_err().to_string();
+        assert_eq!(error, "--comparison-interval 1ms: is too short, use at least 1s");
     }
 }

@@ -52,6 +52,7 @@ const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 /// Returns an error if the flags, the files or the ports are not usable, or if a task fails.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
+    args.check()?;
     let times = args.lease_times()?;
     let (config, file) = configuration(&args).await?;
     log_warnings(&config);

@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use gimbal_model::{EndpointPort, Header, PortSet, Service, ServicePort};
-
-use crate::valid;
+use gimbal_model::{EndpointPort, Header, PortSet, Service, ServicePort, is_qualified_name};
 
 /// Maps values of `appProtocol` to the values that are written; `None` drops the value. Values without an entry are
 /// written unchanged. A policy needs this where a consumer reads more into a value than the source meant: in Contour
@@ -25,7 +23,7 @@ impl AppProtocols {
     /// Whether the API server accepts `text` as an `appProtocol`.
     #[must_use]
     pub fn is_valid(text: &str) -> bool {
-        valid::is_qualified(text)
+        is_qualified_name(text)
     }
 
     fn written(&self, protocol: Option<&Arc<str>>) -> Option<Arc<str>> {

@@ -4,7 +4,10 @@
 use std::collections::BTreeSet;
 
 use gimbal_kubernetes_objects as objects;
-use gimbal_model::{Detail, Endpoint, EndpointPort, Header, PortGroup, ServicePort, TargetKey, TargetPort};
+use gimbal_model::{
+    Detail, Endpoint, EndpointPort, Header, PortGroup, ServicePort, TargetKey, TargetPort, is_label, is_label_value,
+    is_qualified_name,
+};
 
 use crate::{Unwanted, UnwantedReason};
 
@@ -39,7 +42,7 @@ pub(crate) fn target(key: &TargetKey) -> Result<(), Unwanted> {
 
 pub(crate) fn service(object: &objects::Service) -> Result<(), Unwanted> {
     for (key, value) in &object.metadata.labels {
-        if !is_qualified(key) {
+        if !is_qualified_name(key) {
             return Err(invalid(format!("label key {:?} is invalid; correct it, or strip it", brief(key))));
         }
         if !is_label_value(value) {
@@ -52,7 +55,7 @@ pub(crate) fn service(object: &objects::Service) -> Result<(), Unwanted> {
     let mut bytes = 0;
     for (key, value) in &object.metadata.annotations {
         // An annotation's key may be written in capitals too.
-        if !is_qualified(&key.to_ascii_lowercase()) {
+        if !is_qualified_name(&key.to_ascii_lowercase()) {
             return Err(invalid(format!("annotation key {:?} is invalid; correct it, or strip it", brief(key))));
         }
         bytes += key.len() + value.len();
@@ -152,46 +155,13 @@ fn check_detail(address: &str, Detail { hostname, zone: _, for_zones }: &Detail)
 }
 
 fn app(what: &str, protocol: Option<&str>) -> Result<(), Unwanted> {
-    match protocol.filter(|protocol| !is_qualified(protocol)) {
+    match protocol.filter(|protocol| !is_qualified_name(protocol)) {
         Some(protocol) => Err(invalid(format!("{what} has the invalid appProtocol {:?}; correct it", brief(protocol)))),
         None => Ok(()),
     }
 }
 
-/// Whether `text` is a DNS label (RFC 1123).
-fn is_label(text: &str) -> bool {
-    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    !text.is_empty() && text.len() <= 63 && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
-}
-
 /// Whether `text` is a valid name of a container port (an IANA service name).
 fn is_port_name(text: &str) -> bool {
     is_label(text) && text.len() <= 15 && !text.contains("--") && text.bytes().any(|c| c.is_ascii_lowercase())
-}
-
-/// Whether `text` is a valid name part of a qualified name.
-fn is_name(text: &str) -> bool {
-    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let inner = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.');
-    text.len() <= 63 && edge(text.bytes().next()) && edge(text.bytes().last()) && text.bytes().all(inner)
-}
-
-fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_name(text)
-}
-
-/// Whether `text` is a qualified name: `name` or `dns.subdomain/name`.
-pub(crate) fn is_qualified(text: &str) -> bool {
-    match text.split_once('/') {
-        None => is_name(text),
-        // Unlike in a label, the parts of the subdomain have no limit of 63 characters; only the whole prefix is
-        // limited.
-        Some((prefix, name)) => {
-            let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-            let part = |part: &str| {
-                !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
-            };
-            prefix.len() <= 253 && prefix.split('.').all(part) && is_name(name)
-        }
-    }
 }

@@ -82,11 +82,7 @@ impl NamespacePolicy {
 /// Whether `name` is a valid name of a namespace, that is, a DNS label.
 #[must_use]
 pub fn is_namespace(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    bytes.len() <= 63
-        && bytes.iter().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'-')
-        && bytes.first().is_some_and(|c| *c != b'-')
-        && bytes.last().is_some_and(|c| *c != b'-')
+    gimbal_model::is_label(name)
 }
 
 #[cfg(test)]

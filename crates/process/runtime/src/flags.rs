@@ -1,6 +1,9 @@
 //! Flags that several services have, with one name, one variable and one meaning.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::HumanDuration;
 
 /// The files of a process's certificate. Put into a service's arguments with `#[command(flatten)]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
@@ -34,9 +37,30 @@ impl TlsArgs {
     }
 }
 
+/// Checks that the value of a flag is not so short that the process would do nothing else, or could get nothing done. The error is
+/// one line that names the flag and the shortest value.
+///
+/// # Errors
+/// When the value is shorter than `shortest`.
+pub fn at_least(flag: &str, value: HumanDuration, shortest: Duration) -> Result<(), String> {
+    if value.0 >= shortest {
+        return Ok(());
+    }
+    Err(format!("--{flag} {value}: is too short, use at least {}", HumanDuration(shortest)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_too_short_is_named_with_what_is_not() {
+        let of =
+            |millis| at_least("poll-interval", HumanDuration(Duration::from_millis(millis)), Duration::from_secs(1));
+        assert_eq!((of(1000), of(60_000)), (Ok(()), Ok(())));
+        assert_eq!(of(999), Err("--poll-interval 999ms: is too short, use at least 1s".to_owned()));
+        assert_eq!(of(0), Err("--poll-interval 0s: is too short, use at least 1s".to_owned()));
+    }
 
     #[test]
     fn all_or_none_and_what_is_missing_is_named() {

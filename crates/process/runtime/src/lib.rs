@@ -33,7 +33,7 @@ pub use args::parse;
 pub use certificate::CertificateMetrics;
 pub use duration::{HumanDuration, InvalidDuration};
 pub use exit::{Exit, run};
-pub use flags::TlsArgs;
+pub use flags::{TlsArgs, at_least};
 pub use listen::bind;
 pub use liveness::Liveness;
 pub use logging::{LogFormat, init_logging};

@@ -1,266 +1,23 @@
-//! The form of the YAML file, and its conversion. Keys in snake case are Kuryr's, with Kuryr's meaning; the others are in
-//! camel case.
+//! Checks the file as a whole, and converts it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use gimbal_guard::GuardConfig;
 use gimbal_kuryr_model::{Algorithm, ClassDefaults, LoadBalancerDefaults, MemberMode, Text, VipMode};
-use gimbal_model::BackendName;
 use gimbal_octavia_registry::{ClusterGuards, OwnPort};
 use gimbal_runtime::HumanDuration;
-use gimbal_transport::{DeniedCertificate, InvalidDenial};
-use ipnet::IpNet;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::kuryr_conf::{KubernetesSection, KuryrSections, NeutronDefaults, OctaviaDefaults, PodVifNested, VifPool};
+use super::keys::{Keyed, text, texts};
+use super::kuryr_conf::KuryrSections;
+use super::sections::{
+    CidrText, Class, ClusterMode, ClusterSection, ClustersFile, GuardSection, MemberModeName, OwnPortName,
+    QuotaSection, VipModeName,
+};
 use super::{ClusterConfig, ClustersConfig, ClustersConfigError};
 use crate::policy::{ClusterPolicy, ClusterQuota};
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct ClustersFile {
-    admins: Vec<SubjectName>,
-    deny_certificates: Vec<Parsed<DeniedCertificate>>,
-    clusters: Vec<ClusterSection>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ClusterSection {
-    name: Spanned<ClusterName>,
-    identity: Spanned<SubjectName>,
-    #[serde(default)]
-    cluster_uid: Option<String>,
-    #[serde(default)]
-    former_uids: Vec<Spanned<String>>,
-    #[serde(default)]
-    kuryr_conf: Option<Spanned<PathBuf>>,
-    #[serde(default, rename = "neutron_defaults")]
-    neutron: NeutronDefaults,
-    #[serde(default, rename = "octavia_defaults")]
-    octavia: OctaviaDefaults,
-    #[serde(default)]
-    kubernetes: KubernetesSection,
-    #[serde(default, rename = "pod_vif_nested")]
-    nested: PodVifNested,
-    #[serde(default, rename = "vif_pool")]
-    pool: VifPool,
-    #[serde(default)]
-    projects: AllowedIds,
-    #[serde(default)]
-    former_projects: Vec<String>,
-    #[serde(default)]
-    vip: Vip,
-    #[serde(default, rename = "podSubnets")]
-    _pod_subnets: PodSubnets,
-    #[serde(default)]
-    members: Members,
-    #[serde(default)]
-    floating: Floating,
-    #[serde(default)]
-    certificates: AllowedIds,
-    #[serde(default)]
-    providers: Providers,
-    #[serde(default)]
-    classes: BTreeMap<String, Class>,
-    #[serde(default)]
-    shared_groups: BTreeMap<String, Vec<String>>,
-    #[serde(default)]
-    quota: QuotaSection,
-    #[serde(default)]
-    guard: GuardSection,
-    #[serde(default)]
-    mode: ClusterMode,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct AllowedIds {
-    allow: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Vip {
-    mode: VipModeName,
-    own_port: OwnPortName,
-    subnets: Vec<String>,
-    networks: Vec<String>,
-    ports: Vec<String>,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-enum VipModeName {
-    #[default]
-    #[serde(rename = "clusterIP")]
-    ClusterIp,
-    #[serde(rename = "allocate")]
-    Allocate,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(rename_all = "camelCase")]
-enum OwnPortName {
-    Never,
-    #[default]
-    LoadBalancer,
-    Always,
-}
-
-/// Networks of Pods: read, and used once Pods get ports.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct PodSubnets {
-    #[serde(rename = "mode")]
-    _mode: PodSubnetMode,
-    #[serde(rename = "subnetPool")]
-    _subnet_pool: Option<String>,
-    #[serde(rename = "router")]
-    _router: Option<String>,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(rename_all = "camelCase")]
-enum PodSubnetMode {
-    #[default]
-    Namespace,
-    Node,
-    Flat,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields, default)]
-struct Members {
-    mode: MemberModeName,
-    allow: Option<Vec<CidrText>>,
-    refuse: Vec<CidrText>,
-}
-
-#[derive(Deserialize, Default, Clone, Copy)]
-#[serde(rename_all = "camelCase")]
-enum MemberModeName {
-    #[default]
-    Pod,
-    Node,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Floating {
-    allow: Vec<String>,
-    user: bool,
-}
-
-impl Default for Floating {
-    fn default() -> Self {
-        Self { allow: Vec::new(), user: true }
-    }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Providers {
-    allow: Option<Vec<String>>,
-    flavors: Vec<String>,
-    availability_zones: Vec<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Class {
-    floating_network: Option<String>,
-    floating_subnet: Option<String>,
-    floating_subnet_tags: Vec<String>,
-    network: Option<String>,
-    subnet: Option<String>,
-    member_subnet: Option<String>,
-    provider: Option<String>,
-    flavor: Option<String>,
-    availability_zone: Option<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct QuotaSection {
-    load_balancers: Option<u64>,
-    listeners: Option<u64>,
-    members: Option<u64>,
-    ports: Option<u64>,
-    floating_ips: Option<u64>,
-    mutations_per_second: Option<u32>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct GuardSection {
-    max_drop_percent: Option<Spanned<u8>>,
-    min_members: Option<u64>,
-    min_load_balancers: Option<u64>,
-    window: Option<Spanned<HumanDuration>>,
-    quiet_time: Option<Spanned<HumanDuration>>,
-    release_all_after: Option<Spanned<HumanDuration>>,
-    explicit: bool,
-}
-
-#[derive(Deserialize, Default, Clone, Copy, PartialEq)]
-#[serde(rename_all = "camelCase")]
-enum ClusterMode {
-    #[default]
-    Admit,
-    Quarantine,
-}
-
-struct ClusterName(BackendName);
-
-impl<'de> Deserialize<'de> for ClusterName {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        // Octavia's filters divide tags at commas.
-        BackendName::parse(&text).map(Self).map_err(D::Error::custom)
-    }
-}
-
-/// A URI or DNS name, as in a certificate's subject alternative names.
-struct SubjectName(String);
-
-impl<'de> Deserialize<'de> for SubjectName {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        let printable = !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic());
-        let uri = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
-        let dns = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'.';
-        if printable && !text.contains('*') && (uri || text.bytes().all(dns)) {
-            return Ok(Self(text));
-        }
-        let message = format!("{text:?} is no identity: use one URI or DNS name of its certificate, without wildcards");
-        Err(D::Error::custom(message))
-    }
-}
-
-/// A value that is written as text.
-struct Parsed<T>(T);
-
-impl<'de, T: FromStr<Err = InvalidDenial>> Deserialize<'de> for Parsed<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
-    }
-}
-
-struct CidrText(IpNet);
-
-impl<'de> Deserialize<'de> for CidrText {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        let wrong =
-            |_| D::Error::custom(format!("members: {text:?} is no range of addresses: write it as in 10.0.0.0/8"));
-        text.parse::<IpNet>().map(Self).map_err(wrong)
-    }
-}
 
 /// Shortest time that is accepted for the guard: a removal held for less would be released by the next look.
 const SHORTEST_GUARD_TIME: Duration = Duration::from_secs(1);
@@ -296,8 +53,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<ClustersConfig, ClustersCo
                 format!("the identity {identity:?} is one of admins: a cluster must not have an administrator's");
             return Err(wrong(path, &cluster.identity, problem));
         }
-        let uid = cluster.cluster_uid.as_deref().unwrap_or_default();
-        if let Some(former) = cluster.former_uids.iter().find(|former| former.value == uid) {
+        let uid = cluster.cluster_uid.as_ref().map(Keyed::as_str).unwrap_or_default();
+        if let Some(former) = cluster.former_uids.iter().find(|former| former.value.as_str() == uid) {
             let problem = format!("formerUids of {name} has its clusterUid {uid:?}: take it out of one of them");
             return Err(wrong(path, former, problem));
         }
@@ -312,14 +69,6 @@ pub(super) fn read(path: &Path, text: &str) -> Result<ClustersConfig, ClustersCo
 
 fn wrong<T>(path: &Path, at: &Spanned<T>, problem: impl Into<String>) -> ClustersConfigError {
     ClustersConfigError::at(path, Some((at.referenced.line(), at.referenced.column())), problem)
-}
-
-fn texts<T: FromIterator<Text>>(texts: Vec<String>) -> T {
-    texts.into_iter().map(Text::from).collect()
-}
-
-fn text(text: Option<String>) -> Option<Text> {
-    text.filter(|text| !text.is_empty()).map(Text::from)
 }
 
 impl ClusterSection {

@@ -9,6 +9,7 @@ use gimbal_kuryr_model::{Algorithm, MemberAddressing};
 use serde::{Deserialize, Deserializer};
 
 use super::ClustersConfigError;
+use super::keys::{self, Keyed, Listed, TextKey};
 
 /// Kuryr's sections. What is unset was not given.
 #[derive(Debug, Default)]
@@ -23,14 +24,14 @@ pub(super) struct KuryrSections {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct NeutronDefaults {
-    pub project: Option<String>,
-    pub service_subnet: Option<String>,
-    pub pod_subnet: Option<String>,
-    pub pod_security_groups: Option<Vec<String>>,
-    pub external_svc_net: Option<String>,
-    pub external_svc_subnet: Option<String>,
+    pub project: Option<Keyed<keys::Project>>,
+    pub service_subnet: Option<Keyed<keys::ServiceSubnet>>,
+    pub pod_subnet: Option<Keyed<keys::PodSubnet>>,
+    pub pod_security_groups: Option<Vec<Listed<keys::PodSecurityGroup>>>,
+    pub external_svc_net: Option<Keyed<keys::ExternalNetwork>>,
+    pub external_svc_subnet: Option<Keyed<keys::ExternalSubnet>>,
     pub l7_router_ip: Option<IpAddr>,
-    pub resource_tags: Option<Vec<String>>,
+    pub resource_tags: Option<Vec<Listed<keys::ResourceTag>>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,14 +48,14 @@ pub(super) struct OctaviaDefaults {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct KubernetesSection {
     pub enable_ingress: Option<bool>,
-    pub endpoints_driver_octavia_provider: Option<String>,
+    pub endpoints_driver_octavia_provider: Option<Keyed<keys::UsualProvider>>,
     pub pod_vif_driver: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct PodVifNested {
-    pub worker_nodes_subnets: Option<Vec<String>>,
+    pub worker_nodes_subnets: Option<Vec<Listed<keys::WorkerSubnet>>>,
 }
 
 /// Pools of ports for Pods: read, and used once Pods get ports.
@@ -121,14 +122,14 @@ impl KuryrSections {
         let ini = Ini::parse(path, text)?;
         Ok(Self {
             neutron: NeutronDefaults {
-                project: ini.text("neutron_defaults", "project"),
-                service_subnet: ini.text("neutron_defaults", "service_subnet"),
-                pod_subnet: ini.text("neutron_defaults", "pod_subnet"),
-                pod_security_groups: ini.list("neutron_defaults", "pod_security_groups"),
-                external_svc_net: ini.text("neutron_defaults", "external_svc_net"),
-                external_svc_subnet: ini.text("neutron_defaults", "external_svc_subnet"),
+                project: ini.keyed("neutron_defaults", "project")?,
+                service_subnet: ini.keyed("neutron_defaults", "service_subnet")?,
+                pod_subnet: ini.keyed("neutron_defaults", "pod_subnet")?,
+                pod_security_groups: ini.list("neutron_defaults", "pod_security_groups")?,
+                external_svc_net: ini.keyed("neutron_defaults", "external_svc_net")?,
+                external_svc_subnet: ini.keyed("neutron_defaults", "external_svc_subnet")?,
                 l7_router_ip: ini.read("neutron_defaults", "l7_router_ip")?,
-                resource_tags: ini.list("neutron_defaults", "resource_tags"),
+                resource_tags: ini.list("neutron_defaults", "resource_tags")?,
             },
             octavia: OctaviaDefaults {
                 member_mode: ini.read("octavia_defaults", "member_mode")?,
@@ -139,10 +140,10 @@ impl KuryrSections {
             },
             kubernetes: KubernetesSection {
                 enable_ingress: ini.boolean("kubernetes", "enable_ingress")?,
-                endpoints_driver_octavia_provider: ini.text("kubernetes", "endpoints_driver_octavia_provider"),
+                endpoints_driver_octavia_provider: ini.keyed("kubernetes", "endpoints_driver_octavia_provider")?,
                 pod_vif_driver: ini.text("kubernetes", "pod_vif_driver"),
             },
-            nested: PodVifNested { worker_nodes_subnets: ini.list("pod_vif_nested", "worker_nodes_subnets") },
+            nested: PodVifNested { worker_nodes_subnets: ini.list("pod_vif_nested", "worker_nodes_subnets")? },
             pool: VifPool {
                 ports_pool_min: ini.read("vif_pool", "ports_pool_min")?,
                 ports_pool_max: ini.read("vif_pool", "ports_pool_max")?,
@@ -229,14 +230,22 @@ impl<'a> Ini<'a> {
     }
 
     fn text(&self, section: &str, key: &str) -> Option<String> {
-        // oslo.config takes quotes as part of a text, and people write them.
-        self.get(section, key).map(|(_, value)| value.trim_matches(['"', '\'']).to_owned())
+        self.get(section, key).map(|(_, value)| unquoted(value).to_owned())
     }
 
-    fn list(&self, section: &str, key: &str) -> Option<Vec<String>> {
-        let (_, value) = self.get(section, key)?;
-        let items = value.split(',').map(|item| item.trim().trim_matches(['"', '\'']));
-        Some(items.filter(|item| !item.is_empty()).map(str::to_owned).collect())
+    fn keyed<K: TextKey>(&self, section: &str, key: &str) -> Result<Option<Keyed<K>>, ClustersConfigError> {
+        let Some((line, value)) = self.get(section, key) else { return Ok(None) };
+        unquoted(value).parse::<Keyed<K>>().map(Some).map_err(|problem| self.at(*line, problem))
+    }
+
+    fn list<K: TextKey>(&self, section: &str, key: &str) -> Result<Option<Vec<Listed<K>>>, ClustersConfigError> {
+        let Some((line, value)) = self.get(section, key) else { return Ok(None) };
+        let items = value.split(',').map(|item| unquoted(item.trim())).filter(|item| !item.is_empty());
+        items
+            .map(|item| item.parse::<Listed<K>>())
+            .collect::<Result<_, _>>()
+            .map(Some)
+            .map_err(|problem| self.at(*line, problem))
     }
 
     fn read<T: FromStr>(&self, section: &str, key: &str) -> Result<Option<T>, ClustersConfigError> {
@@ -254,6 +263,15 @@ impl<'a> Ini<'a> {
     }
 
     fn wrong(&self, line: u64, section: &str, key: &str, value: &str) -> ClustersConfigError {
-        ClustersConfigError::at(self.path, Some((line, 1)), format!("[{section}] {key}: {value:?} is not valid"))
+        self.at(line, format!("[{section}] {key}: {value:?} is not valid"))
     }
+
+    fn at(&self, line: u64, problem: String) -> ClustersConfigError {
+        ClustersConfigError::at(self.path, Some((line, 1)), problem)
+    }
+}
+
+/// oslo.config takes quotes as part of a text, and people write them.
+fn unquoted(text: &str) -> &str {
+    text.trim_matches(['"', '\''])
 }

@@ -2,7 +2,9 @@
 //! changes, and replaced as a whole.
 
 mod file;
+mod keys;
 mod kuryr_conf;
+mod sections;
 #[cfg(test)]
 mod tests;
 

@@ -119,6 +119,75 @@ fn bad_files() {
     }
 }
 
+/// They become parts of requests, and of what controllers receive.
+#[test]
+fn texts_that_openstack_cannot_have_are_refused_by_line_and_key() {
+    let in_cluster = |key: &str| format!("clusters:\n- name: a\n  identity: a\n  {key}\n");
+    for (key, problem) in [
+        ("neutron_defaults: {project: ../x}", "29: neutron_defaults.project: \"../x\" is not an ID"),
+        ("neutron_defaults: {project: a/b}", "29: neutron_defaults.project: \"a/b\" is not an ID"),
+        ("neutron_defaults: {service_subnet: 'a b'}", "38: neutron_defaults.service_subnet: \"a b\" is not an ID"),
+        ("neutron_defaults: {pod_subnet: a?b}", "34: neutron_defaults.pod_subnet: \"a?b\" is not an ID"),
+        (
+            "neutron_defaults: {pod_security_groups: [a, ..]}",
+            "47: neutron_defaults.pod_security_groups: \"..\" is not an ID",
+        ),
+        ("neutron_defaults: {external_svc_net: 'é'}", "40: neutron_defaults.external_svc_net: \"é\" is not an ID"),
+        (
+            "neutron_defaults: {external_svc_subnet: a#b}",
+            "43: neutron_defaults.external_svc_subnet: \"a#b\" is not an ID",
+        ),
+        ("neutron_defaults: {resource_tags: ['a,b']}", "38: neutron_defaults.resource_tags: \"a,b\" has a comma"),
+        (
+            "neutron_defaults: {resource_tags: ['k8s-svc-uid:x']}",
+            "38: neutron_defaults.resource_tags: \"k8s-svc-uid:x\" is what",
+        ),
+        (
+            "kubernetes: {endpoints_driver_octavia_provider: ' ovn'}",
+            "51: kubernetes.endpoints_driver_octavia_provider: \" ovn\"",
+        ),
+        (
+            "pod_vif_nested: {worker_nodes_subnets: [a/b]}",
+            "43: pod_vif_nested.worker_nodes_subnets: \"a/b\" is not an ID",
+        ),
+        ("projects: {allow: [p, '']}", "25: projects.allow: a value is empty"),
+        ("projects: {allow: [../x]}", "22: projects.allow: \"../x\" is not an ID"),
+        ("formerProjects: [../x]", "20: formerProjects: \"../x\" is not an ID"),
+        ("certificates: {allow: ['https://x /y']}", "26: certificates.allow: \"https://x /y\" has a blank"),
+        ("vip: {subnets: [a/b]}", "19: vip.subnets: \"a/b\" is not an ID"),
+        ("vip: {networks: [a/b]}", "20: vip.networks: \"a/b\" is not an ID"),
+        ("vip: {ports: [a/b]}", "17: vip.ports: \"a/b\" is not an ID"),
+        ("podSubnets: {subnetPool: a/b}", "28: podSubnets.subnetPool: \"a/b\" is not an ID"),
+        ("podSubnets: {router: a/b}", "24: podSubnets.router: \"a/b\" is not an ID"),
+        ("floating: {allow: [a/b]}", "22: floating.allow: \"a/b\" is not an ID"),
+        ("providers: {allow: ['']}", "23: providers.allow: a value is empty"),
+        ("providers: {flavors: [a/b]}", "25: providers.flavors: \"a/b\" is not an ID"),
+        (
+            "providers: {availabilityZones: ['a ']}",
+            "35: providers.availabilityZones: \"a \" begins or ends with a blank",
+        ),
+        ("classes: {c: {network: a/b}}", "26: classes.*.network: \"a/b\" is not an ID"),
+        ("classes: {'': {}}", "13: classes: a value is empty"),
+        ("clusterUid: a,b", "15: clusterUid: \"a,b\" is not an ID"),
+        ("formerUids: [a, 'b c']", "19: formerUids: \"b c\" is not an ID"),
+        ("sharedGroups: {web: [team2]}", "18: sharedGroups: \"web\" is no group: write it as NAMESPACE/NAME"),
+        ("sharedGroups: {team1/web: [Team]}", "30: sharedGroups.*: \"Team\" can match no namespace"),
+    ] {
+        let error = read(&in_cluster(key)).map(|_| ()).unwrap_err();
+        assert!(error.starts_with(&format!("clusters.yaml:4:{problem}")), "{key}\n{error}");
+    }
+    // What is left empty is not given.
+    let empty = "neutron_defaults: {project: p, service_subnet: '', pod_subnet: null}\n  clusterUid: ''";
+    let config = read(&in_cluster(empty)).unwrap();
+    let cluster = &config.clusters[0];
+    assert_eq!((&cluster.uid, &cluster.policy.service_subnet, &cluster.policy.pod_subnet), (&None, &None, &None));
+    // As Keystone, Octavia and Neutron write theirs.
+    let good = "neutron_defaults: {project: 8f0c8cf8d7c84bbab9e8e8a8a3f0b1c2, service_subnet: 2b1e9d4e-3f4e-4ac0-9d3b-6d1d2b6f0a11, \
+                resource_tags: [mine, 'team:a']}\n  providers: {availabilityZones: ['zone 1']}\n  certificates: {allow: ['*', \
+                'https://barbican:9311/v1/containers/*']}\n  sharedGroups: {team1/web: ['*', shop-*]}";
+    assert!(read(&in_cluster(good)).is_ok());
+}
+
 const KURYR: &str = "\
 [DEFAULT]
 debug = true
@@ -159,6 +228,11 @@ fn kuryrs_own_file_is_read_and_the_yaml_wins() {
         (
             "[kubernetes]\nenable_ingress = maybe\n",
             "kuryr.conf:2:1: [kubernetes] enable_ingress: \"maybe\" is not valid",
+        ),
+        ("[neutron_defaults]\nproject = ../x\n", "kuryr.conf:2:1: neutron_defaults.project: \"../x\" is not an ID"),
+        (
+            "[pod_vif_nested]\nworker_nodes_subnets = a,'b/c'\n",
+            "kuryr.conf:2:1: pod_vif_nested.worker_nodes_subnets: \"b/c\" is not an ID",
         ),
         ("[kubernetes\n", "kuryr.conf:1:1: is neither [section] nor key = value"),
         ("  more\n", "kuryr.conf:1:1: continues no key"),

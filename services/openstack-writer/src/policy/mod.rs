@@ -22,6 +22,7 @@ use gimbal_model::AddressRules;
 use gimbal_octavia_registry::OwnPort;
 
 pub use quota::{ClusterQuota, ClusterUse, EntrySize};
+pub(crate) use sharing::namespace_of_group;
 
 /// Providers that are allowed where the configuration names none.
 const USUAL_PROVIDERS: [&str; 2] = ["amphora", "ovn"];

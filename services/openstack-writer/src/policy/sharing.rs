@@ -16,7 +16,7 @@ impl ClusterPolicy {
     pub fn may_share(&self, key: &DesiredKey, wanted: &DesiredLoadBalancer) -> Result<(), PolicyBreach> {
         let Some(group) = wanted.header.shared_group.as_deref() else { return Ok(()) };
         let name = &group.name;
-        let Some((namespace, _)) = name.split_once('/').filter(|(of, name)| is_label(of) && is_label(name)) else {
+        let Some(namespace) = namespace_of_group(name) else {
             return breach(KuryrReason::Invalid, format!("shared group {name:?} is not a namespace and a name"));
         };
         let joined = self.shared_groups.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -29,6 +29,12 @@ impl ClusterPolicy {
         }
         Ok(())
     }
+}
+
+/// Returns the namespace of a group, which is named as `NAMESPACE/NAME`; `None` if this is not the name of one.
+pub(crate) fn namespace_of_group(name: &str) -> Option<&str> {
+    let (namespace, name) = name.split_once('/')?;
+    (is_label(namespace) && is_label(name)).then_some(namespace)
 }
 
 /// Whether a text is a label as in RFC 1123. It becomes a part of a tag, where a comma or a blank would end it.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
 use super::values::{
-    AppProtocol, Denial, NamespaceName, NamespaceRule, Percent, Range, optional_count, optional_guard_time,
+    AppProtocol, Denial, MappedNamespace, NamespaceRule, Percent, Range, optional_count, optional_guard_time,
     optional_number,
 };
 use super::{BackendConfig, Config, ConfigError};
@@ -57,7 +57,7 @@ struct Backend {
 struct Namespaces {
     allow: Option<Vec<NamespaceRule>>,
     deny: Vec<NamespaceRule>,
-    map: BTreeMap<String, NamespaceName>,
+    map: BTreeMap<String, MappedNamespace>,
     create: bool,
 }
 

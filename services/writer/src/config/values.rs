@@ -29,9 +29,9 @@ impl<'de> Deserialize<'de> for NamespaceRule {
 
 /// The target namespace of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NamespaceName(pub(super) String);
+pub(super) struct MappedNamespace(pub(super) String);
 
-impl<'de> Deserialize<'de> for NamespaceName {
+impl<'de> Deserialize<'de> for MappedNamespace {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         parsed(from, |text| match is_namespace(text) {
             true => Ok(Self(text.to_owned())),
