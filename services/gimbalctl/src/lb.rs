@@ -4,14 +4,16 @@ use std::io::{self, Write as _};
 
 use clap::{Args, Subcommand};
 use gimbal_kuryr_wire::pb;
+use gimbal_model::{NamespaceName, is_label, is_subdomain};
 use gimbal_runtime::Exit;
-use gimbal_transport::{Channel, Status};
+use gimbal_transport::Channel;
 use pb::admin_service_client::AdminServiceClient;
 use pb::inspection_service_client::InspectionServiceClient;
 use pb::watch_response::Event;
 use serde_json::{Value, json};
 
 use crate::OutputForm;
+use crate::refusal::failed;
 use crate::table::columns;
 
 /// What to do with load balancers.
@@ -36,6 +38,7 @@ pub enum LbCommand {
         #[arg(value_parser = service)]
         service: ServiceRef,
         /// ID of the load balancer
+        #[arg(value_parser = balancer)]
         id: String,
         /// The cluster
         #[arg(long)]
@@ -47,6 +50,7 @@ pub enum LbCommand {
     /// Takes our marks off a load balancer that no cluster wants; it stays as it is
     Forget {
         /// ID of the load balancer
+        #[arg(value_parser = balancer)]
         id: String,
         /// The cluster
         #[arg(long)]
@@ -76,8 +80,8 @@ pub struct WhichOnes {
     #[arg(long, default_value = "")]
     cluster: String,
     /// In this namespace
-    #[arg(short, long, default_value = "")]
-    namespace: String,
+    #[arg(short, long)]
+    namespace: Option<NamespaceName>,
     /// Only those that are not ready
     #[arg(long)]
     trouble: bool,
@@ -92,11 +96,16 @@ pub struct ServiceRef {
 
 fn service(text: &str) -> Result<ServiceRef, String> {
     match text.split_once('/') {
-        Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+        Some((namespace, name)) if is_label(namespace) && is_subdomain(name) => {
             Ok(ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() })
         }
         _ => Err("write it as namespace/name".to_owned()),
     }
+}
+
+fn balancer(text: &str) -> Result<String, String> {
+    let is_id = !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    if is_id { Ok(text.to_owned()) } else { Err("write the ID of the load balancer".to_owned()) }
 }
 
 /// Carries out a command.
@@ -119,31 +128,41 @@ pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Re
             changes(&answer.changes, dry_run, output)
         }
         LbCommand::Decommission { cluster, dry_run, id } => {
-            let request = pb::DecommissionRequest { cluster, dry_run, id: id.unwrap_or_default() };
+            let request = pb::DecommissionRequest { cluster: cluster.clone(), dry_run, id: id.unwrap_or_default() };
             let answer = AdminServiceClient::new(channel).decommission(request).await.map_err(failed)?.into_inner();
-            decommissioned(&answer, dry_run, output)
+            print(&decommissioned(&cluster, &answer, dry_run, output))
         }
     }
 }
 
-fn decommissioned(answer: &pb::DecommissionResponse, dry_run: bool, output: OutputForm) -> Result<(), Exit> {
+/// Returns what a removal would remove or removes, and what to do next.
+fn decommissioned(cluster: &str, answer: &pb::DecommissionResponse, dry_run: bool, output: OutputForm) -> String {
     if output == OutputForm::Json {
         let changes: Vec<_> = answer.changes.iter().map(change_json).collect();
-        return print(&format!("{}\n", json!({"id": answer.id, "objects": answer.objects, "changes": changes})));
+        return format!("{}\n", json!({"id": answer.id, "objects": answer.objects, "changes": changes}));
     }
-    let mut text = String::new();
-    answer.changes.iter().for_each(|change| text.push_str(&change_lines(change)));
-    let all = answer.objects.iter().map(|(kind, count)| format!("{count} {kind}")).collect::<Vec<_>>().join(", ");
+    if answer.objects.is_empty() && answer.changes.is_empty() {
+        return format!(
+            "nothing carries the mark of cluster {cluster}: there is nothing to remove\n\
+             next: take the cluster out of the configuration of openstack-writer; while it is there, its controller may be admitted \
+             again\n"
+        );
+    }
+    let mut text: String = answer.changes.iter().map(change_lines).collect();
+    let count = |(kind, count): (&String, &u64)| format!("{count} {kind}");
+    let all = answer.objects.iter().map(count).collect::<Vec<_>>().join(", ");
     text.push_str(&format!("to remove: {}\n", if all.is_empty() { "nothing" } else { &all }));
+    let command = format!("gimbalctl lb decommission --cluster {cluster}");
     text.push_str(&match dry_run {
-        true => format!("dry run: nothing was changed; to remove it: --id {}\n", answer.id),
-        false => "it is being removed; lb list and the log of openstack-writer show the rest\n".to_owned(),
+        true => format!("dry run: nothing was changed\nnext: {command} --id {} removes this, and nothing else\n", answer.id),
+        false => format!(
+            "begun: openstack-writer goes on until all of this is removed, and no one has to wait for it; to stop it, set the mode of \
+             cluster {cluster} to admit\n\
+             next: {command} --dry-run, again and again, until nothing is left; then take the cluster out of the configuration of \
+             openstack-writer\n"
+        ),
     });
-    print(&text)
-}
-
-fn failed(status: Status) -> Exit {
-    Exit::Failure(format!("{}: {}", status.code(), status.message()))
+    text
 }
 
 /// Prints text. A reader that has enough closes the pipe, which is no failure.
@@ -155,9 +174,15 @@ fn print(text: &str) -> Result<(), Exit> {
     }
 }
 
+/// Returns a namespace as it is asked for; empty: all.
+fn namespace_of(namespace: Option<NamespaceName>) -> String {
+    namespace.map(|name| name.to_string()).unwrap_or_default()
+}
+
 async fn list(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<(), Exit> {
     let mut client = InspectionServiceClient::new(channel);
     let WhichOnes { cluster, namespace, trouble } = which;
+    let namespace = namespace_of(namespace);
     let (mut rows, mut page_token) = (vec![heads()], String::new());
     loop {
         let request = pb::ListLoadBalancersRequest {
@@ -220,7 +245,7 @@ fn why_lines(answer: &pb::ExplainResponse) -> String {
 }
 
 async fn watch(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let request = pb::WatchRequest { cluster: which.cluster, namespace: which.namespace };
+    let request = pb::WatchRequest { cluster: which.cluster, namespace: namespace_of(which.namespace) };
     let mut events = InspectionServiceClient::new(channel).watch(request).await.map_err(failed)?.into_inner();
     while let Some(event) = events.message().await.map_err(failed)? {
         match (event.event, output) {
@@ -324,6 +349,31 @@ mod tests {
         let reasons = vec!["Octavia says a\u{1b}[2J\r\nb".to_owned(), "c".to_owned()];
         let answer = pb::ExplainResponse { reasons, ..pb::ExplainResponse::default() };
         assert_eq!(why_lines(&answer), "- Octavia says a[2Jb\n- c\n");
+    }
+
+    /// Whoever reads it knows what to do next.
+    #[test]
+    fn what_a_removal_says() {
+        let change =
+            pb::PlannedChange { verb: "delete".into(), kind: "pool".into(), id: "1".into(), ..Default::default() };
+        let objects = [("pool".to_owned(), 1)].into();
+        let some = pb::DecommissionResponse { id: "prod1-1-0a".into(), objects, changes: vec![change] };
+        let none = pb::DecommissionResponse { id: "prod1-0-0b".into(), ..Default::default() };
+        let say = |answer, dry_run| decommissioned("prod1", answer, dry_run, OutputForm::Table);
+        let preview = say(&some, true);
+        assert!(preview.starts_with("delete  pool  1\nto remove: 1 pool\ndry run: nothing was changed\n"), "{preview}");
+        assert!(preview.contains("next: gimbalctl lb decommission --cluster prod1 --id prod1-1-0a "), "{preview}");
+        let begun = say(&some, false);
+        assert!(begun.contains("next: gimbalctl lb decommission --cluster prod1 --dry-run, "), "{begun}");
+        assert!(begun.contains("to stop it, set the mode of cluster prod1 to admit"), "{begun}");
+        for dry_run in [true, false] {
+            let left = say(&none, dry_run);
+            assert!(left.starts_with("nothing carries the mark of cluster prod1: "), "{left}");
+            assert!(
+                left.contains("next: take the cluster out of the configuration") && !left.contains("--id"),
+                "{left}"
+            );
+        }
     }
 
     #[test]

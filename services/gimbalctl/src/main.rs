@@ -10,6 +10,7 @@
 //! ```
 
 mod lb;
+mod refusal;
 mod table;
 
 use std::num::NonZeroUsize;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use gimbal_runtime::{Exit, TlsArgs};
-use gimbal_transport::{Channel, TlsFiles, client_tls, dial};
+use gimbal_transport::{Channel, DialError, TlsFiles, client_tls, dial};
 
 /// How long a server may take to answer the dial.
 const DIAL: Duration = Duration::from_secs(10);
@@ -82,18 +83,41 @@ async fn connect(args: &Args) -> Result<Channel, Exit> {
     let files = tls.files().map_err(Exit::Usage)?;
     let tls = files.map(|(cert, key, ca)| client_tls(&TlsFiles { cert, key, ca }));
     let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
-    dial(&args.server, tls, DIAL).await.map_err(|error| Exit::Failure(format!("--server {}: {error}", args.server)))
+    dial(&args.server, tls, DIAL).await.map_err(|error| undialled(&args.server, &error))
+}
+
+/// Returns why the server was not reached. A URL that cannot be one is wrong input.
+fn undialled(server: &str, error: &DialError) -> Exit {
+    match error {
+        DialError::Url { problem, .. } => Exit::Usage(format!("--server {server}: {problem}")),
+        DialError::Plaintext(_) => Exit::Usage(format!("--server {server}: {error}")),
+        _ => Exit::Failure(format!("--server {server}: {error}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
+    use gimbal_transport::DialTarget;
 
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_server_that_cannot_be_one_is_wrong_input() {
+        for (server, problem) in [
+            ("nowhere", "has no scheme: write"),
+            ("https://a:1", "is https: give --tls-cert"),
+            ("http://a:1/x", "has a path"),
+        ] {
+            let exit = undialled(server, &DialTarget::parse(server, false).unwrap_err());
+            let start = format!("--server {server}: {problem}");
+            assert!(exit.code() == 2 && exit.to_string().starts_with(&start), "{exit}");
+        }
     }
 
     #[test]
@@ -114,6 +138,10 @@ mod tests {
         for bad in [
             "lb",
             "lb why web",
+            "lb why shop/web/x",
+            "lb why Shop/web",
+            "lb list --namespace Bad_NS",
+            "lb forget ../x --cluster prod1",
             "lb adopt shop/web 1234",
             "lb list -o yaml",
             "lb forget",

@@ -109,7 +109,7 @@ async fn a_removal_that_nobody_waits_for_comes_to_its_end() {
     let shown = shown.await.unwrap().unwrap();
     assert_eq!(shown.objects["loadbalancer"], 1);
     let order = pb::DecommissionRequest { cluster: "prod1".to_owned(), dry_run: false, id: shown.id };
-    let orders = stage.orders.clone();
+    let (orders, again) = (stage.orders.clone(), order.clone());
     let call = async move { detached(orders.decommission(order)).await };
     let first = drop_when_asked(&mut stage.mail, call).await;
     let ClusterMail::Ask(question) = first else { panic!("no question") };
@@ -121,4 +121,9 @@ async fn a_removal_that_nobody_waits_for_comes_to_its_end() {
     stage.fake.heal();
     tokio::time::timeout(Duration::from_secs(60), stage.answer(1)).await.unwrap();
     assert!(stage.clusters.removal("prod1").is_none(), "and has ended");
+    let call = tokio::spawn(stage.orders.clone().decommission(again));
+    stage.answer(1).await;
+    let refused = call.await.unwrap().unwrap_err();
+    assert!(refused.message().starts_with("nothing carries the mark of cluster prod1 any more"), "{refused}");
+    assert!(refused.message().contains("take the cluster out of the configuration"), "{refused}");
 }

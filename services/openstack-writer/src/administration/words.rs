@@ -24,7 +24,7 @@ pub(super) fn not_ordered(refusal: OrderRefusal) -> Status {
         }
         OrderRefusal::Admitted(_)
         | OrderRefusal::NoUid(_)
-        | OrderRefusal::UnderWay(_)
+        | OrderRefusal::UnderWay { .. }
         | OrderRefusal::Wanted(..)
         | OrderRefusal::Removing(..) => Status::failed_precondition(refusal.to_string()),
     }

@@ -137,9 +137,18 @@ impl AdminOrders {
         let present = inventory.id(&scope);
         if !dry_run {
             self.check_dry_run()?;
+            if id != present && inventory.owners().is_empty() {
+                let message = format!(
+                    "nothing carries the mark of cluster {} any more, so there is nothing to remove: take the cluster out of the \
+                     configuration of openstack-writer",
+                    scope.cluster()
+                );
+                return Err(Status::failed_precondition(message));
+            }
             if id != present {
                 let message = format!(
-                    "what would be removed is {present} now, and {id:?} was ordered: look at a dry run first, and order its id"
+                    "{id:?} was ordered, and what would be removed now is {present}: look at a dry run first, and order the id that it \
+                     prints"
                 );
                 return Err(Status::failed_precondition(message));
             }

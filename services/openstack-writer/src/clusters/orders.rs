@@ -21,14 +21,25 @@ pub enum OrderRefusal {
     )]
     NotConfigured(Text),
     /// Its controller would make again what is removed.
-    #[error("cluster {0} is configured: set its mode to quarantine first")]
+    #[error(
+        "cluster {0} is not in quarantine, so its controller would make again what is removed: set its mode to quarantine first \
+         (mode: quarantine in the configuration of openstack-writer, which is read again within seconds), and order this again"
+    )]
     Admitted(Text),
     /// Its objects cannot be distinguished from those of others.
     #[error("the UID of cluster {0} is not known: set clusterUid in the configuration")]
     NoUid(Text),
     /// It is being removed already.
-    #[error("the removal {0} is under way; ListClusters shows what is left")]
-    UnderWay(String),
+    #[error(
+        "the removal {id} is under way, and something of {left} owners is left: order this again when it has ended; to stop it, set \
+         the cluster's mode to admit"
+    )]
+    UnderWay {
+        /// As it was ordered.
+        id: String,
+        /// Owners of which something is left.
+        left: u64,
+    },
     /// Somebody wants it.
     #[error(
         "cluster {0} wants the load balancer for {1}; to keep it without its Service, set the cluster's mode to quarantine, \
@@ -52,6 +63,12 @@ pub enum OrderRefusal {
          mode to quarantine first if it does not come back"
     )]
     Unknown(Text),
+}
+
+impl OrderRefusal {
+    fn under_way(progress: &RemovalProgress) -> Self {
+        Self::UnderWay { id: progress.id.clone(), left: progress.left() }
+    }
 }
 
 /// While this is so, changes of an order may be sent.
@@ -102,7 +119,7 @@ impl Clusters {
             return Err(OrderRefusal::Admitted(name.clone()));
         }
         match self.removals.get(name).filter(|progress| progress.left() > 0) {
-            Some(progress) => Err(OrderRefusal::UnderWay(progress.id.clone())),
+            Some(progress) => Err(OrderRefusal::under_way(progress)),
             None => Ok(scope),
         }
     }
@@ -141,7 +158,7 @@ impl Clusters {
             return Err(OrderRefusal::Releasing(name.clone(), owner.clone()));
         }
         if let Some(progress) = self.removals.get(name).filter(|progress| progress.left() > 0) {
-            return Err(OrderRefusal::UnderWay(progress.id.clone()));
+            return Err(OrderRefusal::under_way(progress));
         }
         if !quarantine && !knows {
             return Err(OrderRefusal::Unknown(name.clone()));
@@ -216,6 +233,45 @@ mod tests {
     use crate::config::{ClusterConfig, ClustersConfig};
     use crate::policy::ClusterPolicy;
 
+    fn prod1(quarantine: bool, policy: ClusterPolicy) -> ClustersConfig {
+        let cluster = ClusterConfig {
+            name: "prod1".parse().unwrap(),
+            identity: "spiffe://prod1".to_owned(),
+            uid: Some("uid".into()),
+            former_uids: BTreeSet::new(),
+            policy,
+            guards: ClusterGuards::default(),
+            quarantine,
+        };
+        ClustersConfig { clusters: vec![cluster], ..ClustersConfig::default() }
+    }
+
+    /// Whoever reads it knows what to do.
+    #[test]
+    #[allow(clippy::disallowed_methods)]
+    fn a_removal_that_is_refused_says_what_to_do() {
+        let now = Instant::now();
+        let all = |quarantine| {
+            let config = prod1(quarantine, ClusterPolicy { project: "own".into(), ..ClusterPolicy::default() });
+            Clusters::new(RegistrySettings::default(), &config, 0, now)
+        };
+        let name = "prod1".into();
+        let refused = all(false).removable(&name).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("cluster prod1 is not in quarantine, so its controller would make again"),
+            "{refused}"
+        );
+        assert!(refused.contains("(mode: quarantine in the configuration of openstack-writer"), "{refused}");
+        let mut all = all(true);
+        all.begin_removal(&name, RemovalProgress::new("prod1-3-0a".to_owned(), 2)).unwrap();
+        let refused = all.removable(&name).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("the removal prod1-3-0a is under way, and something of 2 owners is left: "),
+            "{refused}"
+        );
+        assert!(refused.ends_with("to stop it, set the cluster's mode to admit"), "{refused}");
+    }
+
     /// What was made in a project that was taken out of the policy is forgotten, or removed, like the rest.
     #[test]
     #[allow(clippy::disallowed_methods)]
@@ -227,17 +283,7 @@ mod tests {
             former_projects: set(&["old", "second"]),
             ..ClusterPolicy::default()
         };
-        let cluster = ClusterConfig {
-            name: "prod1".parse().unwrap(),
-            identity: "spiffe://prod1".to_owned(),
-            uid: Some("uid".into()),
-            former_uids: BTreeSet::new(),
-            policy,
-            guards: ClusterGuards::default(),
-            quarantine: true,
-        };
-        let config = ClustersConfig { clusters: vec![cluster], ..ClustersConfig::default() };
-        let all = Clusters::new(RegistrySettings::default(), &config, 0, Instant::now());
+        let all = Clusters::new(RegistrySettings::default(), &prod1(true, policy), 0, Instant::now());
         let name = "prod1".into();
         for scope in [all.mark_scope(&name).unwrap(), all.removable(&name).unwrap()] {
             // Each once, and all of them are projects to be read, not such as may be unreadable.
