@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
 use crate::clusters::{Clusters, SharedConfig};
-use crate::listing::{EntrySelection, ListPlace, cluster, status, unreadable};
+use crate::listing::{EntrySelection, ListPlace, cluster, phase_word, status, unreadable};
 use crate::mailbox::{OwnerEnded, OwnerHandle};
 use crate::watch::follow;
 
@@ -137,7 +137,7 @@ impl pb::inspection_service_server::InspectionService for ClusterInspection {
     }
 }
 
-fn explain(all: &Clusters, cluster: &Text, key: &DesiredKey) -> pb::ExplainResponse {
+pub(crate) fn explain(all: &Clusters, cluster: &Text, key: &DesiredKey) -> pb::ExplainResponse {
     let mut response = pb::ExplainResponse::default();
     let Some(state) = all.get(cluster) else {
         response.reasons.push(format!("Cluster {cluster:?} is not configured."));
@@ -177,10 +177,25 @@ fn explain(all: &Clusters, cluster: &Text, key: &DesiredKey) -> pb::ExplainRespo
     response
 }
 
+/// Adds what the registry knows. Phase and conditions are those of the status beside it, which lists show as well: work that
+/// ends soon changes neither.
 fn registry_reasons(response: &mut pb::ExplainResponse, explanation: BalancerExplanation) {
-    let BalancerExplanation { report, next, steps, .. } = explanation;
-    response.reasons.push(format!("It is {}.", report.phase.as_str()));
-    for condition in &report.conditions {
+    let BalancerExplanation { report, working_for, next, steps, .. } = explanation;
+    let told = response.load_balancer.clone().unwrap_or_default();
+    if response.load_balancer.is_some() {
+        response.reasons.push(format!("It is {}.", phase_word(told.phase())));
+    }
+    if let Some(time) = working_for {
+        let seconds = time.as_secs_f32();
+        let words =
+            format!("Work on it has been under way for {seconds:.1} s; a status follows when it ends, or takes long.");
+        response.reasons.push(words);
+    }
+    let told_kinds: Vec<&str> = told.conditions.iter().map(|condition| condition.r#type.as_str()).collect();
+    for condition in &told.conditions {
+        response.reasons.push(format!("{} ({}): {}.", condition.r#type, condition.reason, condition.message));
+    }
+    for condition in report.conditions.iter().filter(|one| !told_kinds.contains(&&*one.kind)) {
         response.reasons.push(format!("{} ({}): {}.", condition.kind, condition.reason, condition.message));
     }
     if let Some(error) = &report.last_error {

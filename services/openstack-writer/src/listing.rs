@@ -95,7 +95,13 @@ fn is_trouble(status: &pb::LoadBalancerStatus) -> bool {
     status.phase() != pb::Phase::Ready
 }
 
-/// Returns the state of one load balancer; `None` if it is not wanted.
+/// Returns a phase in the word that people see.
+pub(crate) fn phase_word(phase: pb::Phase) -> String {
+    phase.as_str_name().trim_start_matches("PHASE_").to_lowercase()
+}
+
+/// Returns the state of one load balancer; `None` if it is not wanted. This is what lists, Watch and Explain show: what was
+/// reported to the controller of the cluster last.
 pub(crate) fn status(cluster: &str, state: &ClusterState, key: &DesiredKey) -> Option<pb::LoadBalancerStatus> {
     let entry: &Arc<DesiredEntry> = state.end.entry(key)?;
     let report = state.end.latest_report(key).filter(|report| report.owner == *entry.owner());

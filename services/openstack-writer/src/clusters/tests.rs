@@ -181,6 +181,27 @@ impl Ends {
     }
 }
 
+/// While something is made whose status was not reported yet, and once that is.
+#[test]
+fn what_is_explained_has_the_phase_that_is_listed() {
+    let web = key("team-a", "web");
+    let mut ends = Ends::new(&[(web.clone(), present("u1", "services"))]);
+    let mut phases = Vec::new();
+    for _ in 0..10 {
+        let listed = crate::listing::status("prod1", ends.all.get("prod1").unwrap(), &web).unwrap();
+        let explained = crate::inspection::explain(&ends.all, &"prod1".into(), &web);
+        let word = crate::listing::phase_word(listed.phase());
+        let said = explained.reasons.iter().filter_map(|reason| reason.strip_prefix("It is "));
+        assert_eq!(said.map(str::to_lowercase).collect::<Vec<_>>(), [format!("{word}.")]);
+        assert_eq!(explained.load_balancer, Some(listed));
+        assert!(explained.reasons.iter().any(|reason| reason.starts_with("Work on it has been under way for ")));
+        phases.push(word);
+        ends.run(1);
+    }
+    phases.dedup();
+    assert_eq!(phases, ["waiting", "making"]);
+}
+
 #[test]
 fn an_owner_is_one_entrys_whatever_a_copy_says() {
     for copied in [present("u1", "services"), deleting("u1")] {
