@@ -85,7 +85,7 @@ impl FromStr for Advertised {
 impl Advertised {
     /// Returns the address with the port of `listen`, unless it has one of its own.
     pub fn at(self, listen: SocketAddr) -> SocketAddr {
-        SocketAddr::new(self.address, self.port.unwrap_or(listen.port()))
+        SocketAddr::new(self.address, self.port.unwrap_or_else(|| listen.port()))
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn bound(spec: &mut KuryrLoadBalancerSpec) -> Option<Finding> {
 /// Returns how many bytes the lists of a header take at most when it is sent. Members are sent one by one, and everything else is
 /// small.
 pub(crate) fn listed_len(header: &LoadBalancerHeader) -> usize {
-    /// An item without its text: more than its numbers and addresses, and what stands around them.
+    /// An item without its text: more than its numbers and addresses, and what is around them.
     const ITEM: usize = 32;
     let vip = &header.vip;
     let ranges = match &header.clients {

@@ -19,7 +19,7 @@ use crate::turns::cost;
 
 /// After this many other changes of what Octavia has, a creation comes first.
 const CHANGES_PER_CREATION: u32 = 4;
-/// So many parts that lack a quota are passed over in one turn.
+/// At most this many parts that lack a quota are passed over in one turn.
 const PARTS_IN_A_TURN: usize = 64;
 /// The time from one such turn to the next.
 const BETWEEN_TURNS: std::time::Duration = std::time::Duration::from_millis(50);

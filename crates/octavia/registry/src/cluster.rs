@@ -103,7 +103,7 @@ pub(crate) struct ManagedCluster {
     /// Owners that a guard holds something of.
     pub(crate) held: BTreeSet<Text>,
     pub(crate) orphans: Orphans,
-    /// When everything that orphans are told by was known last, or since when there is a stream.
+    /// When everything by which orphans are known was complete last, or since when there is a stream.
     pub(crate) searched_at: Option<Instant>,
     /// Projects that the policy does not allow any more.
     pub(crate) left: LeftProjects,

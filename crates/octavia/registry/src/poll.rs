@@ -11,7 +11,7 @@ use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_octavia_plan::{ApiService, is_group, marked_owner, owners_in};
 use serde_json::Value;
 
-use self::comparison::Comparison;
+use self::comparison::ListComparison;
 use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
@@ -69,7 +69,7 @@ struct PollRun {
 #[derive(Debug, Default)]
 pub(crate) struct Poller {
     run: Option<PollRun>,
-    comparison: Option<Box<Comparison>>,
+    comparison: Option<Box<ListComparison>>,
     due: Option<Instant>,
     /// The life of the stream in which lists were complete.
     listed_in: u32,

@@ -14,7 +14,7 @@ use crate::poll::PollPart;
 use crate::settings::RegistrySettings;
 use crate::settle_times::SettleTimes;
 use crate::tracker::TrackRead;
-use crate::turns::Turn;
+use crate::turns::WorkTurn;
 
 /// What a read is for.
 #[derive(Debug, Clone)]
@@ -84,7 +84,7 @@ pub(crate) struct RegistryCore {
     pub(crate) sums: Sums,
     /// Owners that may try again, for something was deleted in their project.
     pub(crate) freed: Vec<ClusterOwner>,
-    pub(crate) turn: Turn,
+    pub(crate) turn: WorkTurn,
 }
 
 impl RegistryCore {
@@ -100,7 +100,7 @@ impl RegistryCore {
             events: Vec::new(),
             sums: Sums::default(),
             freed: Vec::new(),
-            turn: Turn::default(),
+            turn: WorkTurn::default(),
         }
     }
 

@@ -18,7 +18,7 @@ const AT_A_TIME: u32 = 16;
 
 /// What may still be done in a turn. A turn is everything that happens at one time.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct WorkTurn {
     at: Option<Instant>,
     decisions: u32,
     reports: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Turn {
     is_cut: bool,
 }
 
-impl Turn {
+impl WorkTurn {
     fn begin(&mut self, now: Instant) {
         if self.at != Some(now) {
             *self = Self { at: Some(now), decisions: DECISIONS, reports: REPORTS, is_cut: false };
@@ -76,7 +76,7 @@ impl Registry {
         }
     }
 
-    /// Returns reports that changed since they were told, by cluster: as many as a turn allows.
+    /// Returns reports that changed since they were sent, by cluster: as many as a turn allows.
     pub fn take_reports(&mut self, now: Instant) -> Vec<(Text, DesiredKey, LoadBalancerReport)> {
         self.shared.turn.begin(now);
         let at = self.shared.at(now);

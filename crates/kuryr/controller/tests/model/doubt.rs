@@ -209,7 +209,7 @@ fn a_protected_service_whose_object_cannot_be_made_is_named() {
         world.api.refuses = None;
         world.pass(Duration::from_secs(60));
         assert!(world.plan() && world.answer(0, 0) && !get(&world, Kind::Balancer).is_null());
-        // That the writer refuses the entry is meant, and is nobody's trouble.
+        // That the writer refuses the entry is meant, and no one has to do anything.
         world.plan();
         assert!(world.in_flight.iter().all(|write| write.purpose != "set the status"), "{:?}", world.in_flight);
         world.rest();

@@ -22,7 +22,7 @@ use crate::turns::cost;
 
 /// What lists have shown, as far as it was not compared yet.
 #[derive(Debug)]
-pub(super) struct Comparison {
+pub(super) struct ListComparison {
     begun: Instant,
     pub(super) life: u32,
     /// Projects that could not be read, and why.
@@ -97,7 +97,7 @@ impl ManagedCluster {
         let in_left = lists_ports.then(|| self.compare_left(std::mem::take(&mut run.left), shared, now));
         let PollRun { begun, life, failed, asked, .. } = run;
         let waiting = self.cells.keys().cloned().collect();
-        let comparison = Comparison {
+        let comparison = ListComparison {
             begun,
             life,
             failed,
@@ -137,7 +137,7 @@ impl ManagedCluster {
     fn compare_next(
         &mut self,
         owner: &Text,
-        comparison: &mut Comparison,
+        comparison: &mut ListComparison,
         tag: &str,
         shared: &RegistryCore,
         now: Instant,
@@ -147,7 +147,7 @@ impl ManagedCluster {
         if !is_unread(&cell, &comparison.failed) {
             let mut rows = comparison.owners.remove(owner).unwrap_or_default();
             rows.floating = comparison.lists_floating.then(|| rows.floating.unwrap_or_default());
-            // Who has come since they were asked for is none of those.
+            // Who has come since they were asked for is not among them.
             let exact = comparison.ports.exact.as_mut().filter(|_| comparison.asked.contains(owner));
             rows.ports = exact.map(|exact| exact.remove(owner).unwrap_or_default());
             self.count_balancer(owner, !rows.balancers.is_empty(), now);
@@ -163,8 +163,8 @@ impl ManagedCluster {
         cost
     }
 
-    fn end_comparison(&mut self, comparison: Comparison, shared: &mut RegistryCore, now: Instant) {
-        let Comparison { failed, groups, mut present, mut in_neutron, ports, in_left, .. } = comparison;
+    fn end_comparison(&mut self, comparison: ListComparison, shared: &mut RegistryCore, now: Instant) {
+        let ListComparison { failed, groups, mut present, mut in_neutron, ports, in_left, .. } = comparison;
         let is_whole = failed.is_empty();
         let in_groups = self.groups_listed(groups, is_whole);
         // What was not listed proves nothing.
