@@ -38,4 +38,4 @@ pub use report::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
     ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool,
 };
-pub use words::{MOST_NAME, MOST_REFERENCE, id_problem, owner_problem, words_problem};
+pub use words::{GROUP_OF_OWNERS, MOST_NAME, MOST_REFERENCE, id_problem, owner_problem, words_problem};

@@ -10,6 +10,9 @@ pub const MOST_NAME: usize = 255;
 /// Longest reference or path, in bytes.
 pub const MOST_REFERENCE: usize = 2048;
 
+/// How a name begins that stands for several owners in OpenStack's tags. No UID begins so.
+pub const GROUP_OF_OWNERS: &str = "gimbal-group:";
+
 /// Returns why a text is no ID of an object in OpenStack. It becomes a part of the path of requests, so it has no character that
 /// means something there.
 #[must_use]
@@ -25,8 +28,7 @@ pub fn id_problem(text: &str) -> Option<String> {
 /// Returns why a text is not the UID of an owner.
 #[must_use]
 pub fn owner_problem(text: &str) -> Option<String> {
-    // In OpenStack's tags this stands for a group of owners.
-    let is_group = text.starts_with("gimbal-group:");
+    let is_group = text.starts_with(GROUP_OF_OWNERS);
     if is_group { Some("is not a UID".to_owned()) } else { id_problem(text) }
 }
 

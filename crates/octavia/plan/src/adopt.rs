@@ -7,7 +7,7 @@ use gimbal_model::Protocol;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{is_group, is_marked, names_another_cluster, owner_tag_of, port_tag, with_missing};
+use crate::mark::{clusters_in, is_group, is_marked, names_another_cluster, owner_tag_of, port_tag, with_missing};
 use crate::seen::{SeenBalancer, SeenListener};
 use crate::sharing::Sharing;
 
@@ -36,7 +36,7 @@ impl Actor {
         let is_groups = is_group(&self.mark.owner) && self.mark.is_on(&balancer.tags);
         let foreign = |tag: &&String| {
             names_another_cluster(std::iter::once(tag.as_str()), &self.mark.cluster)
-                || (tag.starts_with("k8s-cluster:") && **tag != self.mark.cluster_tag())
+                || clusters_in(std::iter::once(tag.as_str())).any(|uid| *uid != *self.mark.cluster_uid)
                 || (is_marked(tag) && **tag != self.mark.owner_tag() && (!is_groups || is_group(tag)))
         };
         if let Some(tag) = balancer.tags.iter().find(foreign) {

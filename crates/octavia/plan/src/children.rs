@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{KEEP, port_tag};
+use crate::mark::{KEEP, is_port_tag, port_tag};
 use crate::ranges::may_open;
 use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
 use crate::sharing::retagged;
@@ -252,7 +252,7 @@ impl<'a> PoolsByPort<'a> {
     fn of(balancer: &'a SeenBalancer) -> Self {
         let (mut marked, mut unmarked) = (BTreeMap::<&str, Vec<&SeenPool>>::new(), Vec::new());
         for pool in &balancer.pools {
-            let mut ports = pool.tags.iter().filter(|tag| tag.starts_with("gimbal-port:")).peekable();
+            let mut ports = pool.tags.iter().filter(|tag| is_port_tag(tag)).peekable();
             if ports.peek().is_none() {
                 unmarked.push(pool);
             }

@@ -1,6 +1,6 @@
-//! The mark that everything made for an owner carries, and by which it is found again.
+//! The mark that everything made for an owner carries, and by which it is found again. Nothing else knows its words.
 
-use gimbal_kuryr_model::{ListenerId, Text};
+use gimbal_kuryr_model::{GROUP_OF_OWNERS as GROUP, ListenerId, Text};
 use serde_json::Value;
 
 /// Identifies the owner of an object in OpenStack. Names are for people; nothing is ever found or taken by its name.
@@ -14,10 +14,45 @@ pub struct Mark {
     pub owner: Text,
 }
 
-/// Keeps an object that was added by hand to a load balancer of ours.
-pub(crate) const KEEP: &str = "gimbal:keep";
+/// Keeps an object that was added by hand to a load balancer of ours, and a floating IP whose owner goes.
+pub const KEEP: &str = "gimbal:keep";
+const CLUSTER: &str = "k8s-cluster:";
+const CLUSTER_NAME: &str = "gimbal-cluster:";
 const OWNER: &str = "k8s-svc-uid:";
-const GROUP: &str = "gimbal-group:";
+const PORT: &str = "gimbal-port:";
+const REPLACES: &str = "gimbal-replaces:";
+
+/// Returns the tag that finds everything of the cluster with this UID.
+#[must_use]
+pub fn cluster_tag(uid: &str) -> String {
+    format!("{CLUSTER}{uid}")
+}
+
+/// Returns the tag that finds everything of the cluster with this name.
+#[must_use]
+pub fn cluster_name_tag(name: &str) -> String {
+    format!("{CLUSTER_NAME}{name}")
+}
+
+/// Returns the UIDs of the clusters that these tags name.
+pub fn clusters_in<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+    words.filter_map(|word| word.strip_prefix(CLUSTER))
+}
+
+/// Whether a tag, or a word of a description, is a part of the mark of this cluster, or of what is said beside it.
+#[must_use]
+pub fn is_word_of_mark(word: &str, cluster_uid: &str, cluster: &str) -> bool {
+    let of_owner = [OWNER, GROUP, PORT, REPLACES].iter().any(|prefix| word.starts_with(prefix));
+    of_owner
+        || word.strip_prefix(CLUSTER).is_some_and(|uid| uid == cluster_uid)
+        || word.strip_prefix(CLUSTER_NAME).is_some_and(|name| name == cluster)
+}
+
+/// Whether a tag has a meaning here, so that no one may choose it for something else.
+#[must_use]
+pub fn is_reserved_word(word: &str) -> bool {
+    word == KEEP || [CLUSTER, CLUSTER_NAME, OWNER, GROUP, PORT, REPLACES].iter().any(|prefix| word.starts_with(prefix))
+}
 
 /// Returns what stands for the owner where several share a load balancer. No UID begins so.
 #[must_use]
@@ -36,7 +71,9 @@ pub fn owners_in<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item
     words.filter_map(|word| word.strip_prefix(OWNER))
 }
 
-pub(crate) fn owner_tag_of(owner: &str) -> String {
+/// Returns the tag of one owner, not of a group.
+#[must_use]
+pub fn owner_tag_of(owner: &str) -> String {
     format!("{OWNER}{owner}")
 }
 
@@ -44,7 +81,7 @@ impl Mark {
     /// Returns the tags that an object must carry. Sorted.
     #[must_use]
     pub fn tags(&self) -> [String; 3] {
-        let mut tags = [format!("gimbal-cluster:{}", self.cluster), self.cluster_tag(), self.owner_tag()];
+        let mut tags = [cluster_name_tag(&self.cluster), self.cluster_tag(), self.owner_tag()];
         tags.sort();
         tags
     }
@@ -52,7 +89,7 @@ impl Mark {
     /// Returns the tag that finds everything of the cluster.
     #[must_use]
     pub fn cluster_tag(&self) -> String {
-        format!("k8s-cluster:{}", self.cluster_uid)
+        cluster_tag(&self.cluster_uid)
     }
 
     /// Returns the tag that finds everything of the owner.
@@ -99,7 +136,7 @@ impl Mark {
 /// Whether one of these tags, or words of a description, names another cluster than this one. A UID is what a controller says of
 /// itself; the name is what its certificate stands for, so an object with another cluster's name is not taken for a UID's sake.
 pub fn names_another_cluster<'a>(mut words: impl Iterator<Item = &'a str>, cluster: &str) -> bool {
-    words.any(|word| word.strip_prefix("gimbal-cluster:").is_some_and(|name| name != cluster))
+    words.any(|word| word.strip_prefix(CLUSTER_NAME).is_some_and(|name| name != cluster))
 }
 
 /// Returns the owner that these tags, or words of a description, name: a UID, or that of a group ([`group_owner`]), whatever
@@ -120,19 +157,25 @@ pub(crate) fn is_marked(description: &str) -> bool {
 }
 
 /// Whether a description asks for the object to be left alone.
-pub(crate) fn is_kept(description: &str) -> bool {
-    description.split(' ').any(|word| word == KEEP)
+#[must_use]
+pub fn is_kept(description: &str) -> bool {
+    description.split_whitespace().any(|word| word == KEEP)
 }
 
 /// Returns the tag of a load balancer that is made to take another one's place. It tells the two from the twins of a lost
 /// creation, also to a writer that was started in between.
 pub(crate) fn replaces_tag(id: &str) -> String {
-    format!("gimbal-replaces:{id}")
+    format!("{REPLACES}{id}")
 }
 
 /// Returns the tag that says which listener a pool is for.
 pub(crate) fn port_tag(id: ListenerId) -> String {
-    format!("gimbal-port:{}:{}", id.protocol.as_str(), id.port)
+    format!("{PORT}{}:{}", id.protocol.as_str(), id.port)
+}
+
+/// Whether a tag says which listener a pool is for.
+pub(crate) fn is_port_tag(tag: &str) -> bool {
+    tag.starts_with(PORT)
 }
 
 /// Returns the tags of an object with those that it lacks, sorted, as JSON; `None` if it lacks none.
@@ -149,6 +192,25 @@ pub(crate) fn with_missing(present: &[String], wanted: &[String]) -> Option<Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is taken off is what was put on, whatever the words are.
+    #[test]
+    fn the_words_of_a_mark_are_those_that_are_put_on() {
+        let id = ListenerId::new(gimbal_model::Protocol::Tcp, 80);
+        let groups = [Text::from("s-1"), group_owner("team1", "web")];
+        for owner in groups {
+            let mark = Mark { cluster_uid: "c-1".into(), cluster: "prod1".into(), owner };
+            let beside = [port_tag(id), replaces_tag("lb"), owner_tag_of("s-2")];
+            for word in mark.tags().iter().chain(&beside) {
+                assert!(is_word_of_mark(word, "c-1", "prod1") && is_reserved_word(word), "{word}");
+            }
+            assert_eq!(clusters_in(mark.tags().iter().map(String::as_str)).collect::<Vec<_>>(), ["c-1"]);
+        }
+        for word in [cluster_tag("c-2"), cluster_name_tag("prod2"), KEEP.to_owned()] {
+            assert!(!is_word_of_mark(&word, "c-1", "prod1") && is_reserved_word(&word), "{word}");
+        }
+        assert!(!is_reserved_word("mine") && !is_word_of_mark("mine", "c-1", "prod1"));
+    }
 
     #[test]
     fn what_names_another_cluster_is_not_this_ones() {

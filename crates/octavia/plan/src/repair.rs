@@ -6,7 +6,7 @@ use gimbal_kuryr_model::{DesiredEntry, ListenerId};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{port_tag, replaces_tag};
+use crate::mark::{is_port_tag, port_tag, replaces_tag};
 use crate::members::MemberChanges;
 use crate::memory::{PlanPart, RepairTime};
 use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenMember, SeenPool};
@@ -104,10 +104,7 @@ impl Actor {
             CloudChange::CreatePool { body } => {
                 let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let same_port = |pool: &SeenPool| {
-                    pool.tags
-                        .iter()
-                        .filter(|tag| tag.starts_with("gimbal-port:"))
-                        .any(|tag| tags.iter().any(|t| t == tag))
+                    pool.tags.iter().filter(|tag| is_port_tag(tag)).any(|tag| tags.iter().any(|t| t == tag))
                 };
                 pools().any(|pool| pool.provisioning == Provisioning::Error && same_port(pool))
             }

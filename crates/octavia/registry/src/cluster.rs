@@ -211,7 +211,7 @@ impl ManagedCluster {
     }
 
     pub(crate) fn cluster_tag(&self) -> String {
-        format!("k8s-cluster:{}", self.settings.uid)
+        gimbal_octavia_plan::cluster_tag(&self.settings.uid)
     }
 
     pub(crate) fn heard(&mut self, age: Duration, now: Instant) {

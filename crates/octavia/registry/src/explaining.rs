@@ -48,6 +48,7 @@ impl Registry {
         let at = self.shared.at(now);
         Some(BalancerExplanation {
             report: cluster.report_for(key, owner, cell, now, at),
+            working_for: cell.working_since.map(|since| now.saturating_duration_since(since)),
             next: self.next(cluster, cell, now),
             steps: cell.journal.told(at),
         })

@@ -69,11 +69,6 @@ pub(crate) fn is_anothers(row: &Value, cluster: &str) -> bool {
     names_another_cluster(tags_of(row), cluster)
 }
 
-/// Returns what follows `prefix` in the first tag that has it.
-pub(crate) fn tag_with<'a>(row: &'a Value, prefix: &str) -> Option<&'a str> {
-    tags_of(row).find_map(|tag| tag.strip_prefix(prefix))
-}
-
 fn text<'a>(row: &'a Value, key: &str) -> &'a str {
     row[key].as_str().unwrap_or_default()
 }
@@ -100,7 +95,7 @@ fn add(value: &Value, hasher: &mut DefaultHasher) {
 /// Returns a number for what was seen of the owner's load balancers without its mark; `None` if there is nothing. `floating`
 /// is what the owner wants of a floating IP.
 pub(crate) fn strangers_print(seen: &Seen, owner_tag: &str, floating: Option<&FloatingWish>) -> Option<u64> {
-    let is_ours = |word: &str| word == owner_tag || word == "gimbal:keep";
+    let is_ours = |word: &str| word == owner_tag || word == gimbal_octavia_plan::KEEP;
     let is_strange = |tags: &[String]| !tags.iter().any(|tag| is_ours(tag));
     let mut hasher = DefaultHasher::new();
     let mut count = 0;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{ApiService, is_group, marked_owner, owners_in};
+use gimbal_octavia_plan::{ApiService, cluster_name_tag, clusters_in, is_group, marked_owner, owners_in};
 use serde_json::Value;
 
 use self::comparison::ListComparison;
@@ -16,7 +16,7 @@ use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
 use crate::event::{FoundOwner, RegistryEvent};
-use crate::fingerprint::{has_tag, tag_with, tags_of};
+use crate::fingerprint::{has_tag, tags_of};
 use crate::left::LeftRows;
 use crate::owner_look::list;
 use crate::shared::{ReadFor, RegistryCore};
@@ -143,7 +143,7 @@ impl ManagedCluster {
             let balancers = if is_checked {
                 of("tags", self.cluster_tag())
             } else {
-                of("tags-any", format!("{},gimbal-cluster:{}", self.cluster_tag(), self.settings.name))
+                of("tags-any", format!("{},{}", self.cluster_tag(), cluster_name_tag(&self.settings.name)))
             };
             let mut add = |part, read| reads.push((part, project.clone(), read));
             add(PollPart::Balancers, octavia("loadbalancer", "loadbalancers", balancers));
@@ -295,9 +295,9 @@ impl ManagedCluster {
 
     fn check_name(&mut self, run: &PollRun, tag: &str, shared: &mut RegistryCore) {
         let rows = &run.balancers;
-        let name = format!("gimbal-cluster:{}", self.settings.name);
+        let name = cluster_name_tag(&self.settings.name);
         let other = rows.iter().filter(|row| has_tag(row, &name) && !has_tag(row, tag));
-        let uids = other.filter_map(|row| tag_with(row, "k8s-cluster:")).map(Text::from);
+        let uids = other.filter_map(|row| clusters_in(tags_of(row)).next()).map(Text::from);
         let other = uids.into_iter().find(|uid| !self.confirmed.contains(uid));
         if other.is_none() && !run.unnamed.is_empty() && matches!(self.name_check, NameCheck::Other(_)) {
             // Its objects may be where nothing could be read.

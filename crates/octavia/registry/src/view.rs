@@ -29,8 +29,10 @@ pub struct ClusterView {
 /// Why an entry is as it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BalancerExplanation {
-    /// The latest report.
+    /// What a report would say now. It is taken ([`crate::Registry::take_reports`]) when the work has ended, or takes long.
     pub report: LoadBalancerReport,
+    /// How long something has been made or changed for it; unset: nothing is.
+    pub working_for: Option<std::time::Duration>,
     /// What is done next, or waited for.
     pub next: String,
     /// The last steps, the newest last, with their age.

@@ -6,9 +6,10 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_wire::pb;
 use gimbal_octavia_plan::ApiService::{Neutron, Octavia};
+use gimbal_octavia_plan::{KEEP, is_kept, owner_tag_of, owners_in};
 use serde_json::Value;
 
-use super::{KEEP, MarkScope, ProjectReader, description, ids, tags, text};
+use super::{MarkScope, ProjectReader, description, ids, tags, text};
 use crate::cloud_access::CloudAccess;
 
 /// Ports that are asked for in one request.
@@ -65,7 +66,7 @@ impl MarkedInventory {
             match scope.owner_in_description(row) {
                 Some(owner) => {
                     self.owners.insert(owner);
-                    if description(row).split_whitespace().any(|word| word == KEEP) {
+                    if is_kept(description(row)) {
                         self.left("floatingip", id, address, &format!("~ description: {KEEP}"), leads_to_one);
                     } else {
                         self.removed("floatingip", id, address, description(row).split_whitespace());
@@ -85,7 +86,7 @@ impl MarkedInventory {
     }
 
     fn removed<'a>(&mut self, kind: &'static str, id: &str, name: &str, words: impl Iterator<Item = &'a str>) {
-        let owner = words.filter(|word| word.starts_with(super::OWNER)).map(|word| format!("- {word}")).collect();
+        let owner = owners_in(words).map(|owner| format!("- {}", owner_tag_of(owner))).collect();
         self.change("delete", kind, id, name, owner);
     }
 

@@ -5,7 +5,7 @@ mod release;
 mod removal;
 
 use gimbal_kuryr_model::{CloudFacts, Text};
-use gimbal_octavia_plan::{ApiService, marked_owner};
+use gimbal_octavia_plan::{ApiService, cluster_tag, is_word_of_mark, marked_owner};
 use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead, ClusterSettings};
 use serde_json::Value;
 
@@ -14,10 +14,6 @@ use crate::cloud_access::CloudAccess;
 pub(crate) use inventory::MarkedInventory;
 pub(crate) use release::{MarkRelease, ReleaseRefusal};
 pub(crate) use removal::{RemovalProgress, remove};
-
-const OWNER: &str = "k8s-svc-uid:";
-/// Keeps a floating IP when its owner goes.
-const KEEP: &str = "gimbal:keep";
 
 /// Where the objects of a cluster may be, and how they are marked.
 #[derive(Debug, Clone)]
@@ -32,7 +28,7 @@ impl MarkScope {
     }
 
     fn cluster_tag(&self) -> String {
-        format!("k8s-cluster:{}", self.settings.uid)
+        cluster_tag(&self.settings.uid)
     }
 
     /// Returns the owner that these tags, or words of a description, name; `None` if it is not one of this cluster.
@@ -50,15 +46,7 @@ impl MarkScope {
 
     /// Returns the words that are not a part of the cluster's mark.
     fn without_mark<'a>(&self, words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-        let (uid, name) = (self.cluster_tag(), format!("gimbal-cluster:{}", self.cluster()));
-        let is_mark = |word: &str| {
-            word == uid
-                || word == name
-                || [OWNER, "gimbal-group:", "gimbal-port:", "gimbal-replaces:"]
-                    .iter()
-                    .any(|prefix| word.starts_with(prefix))
-        };
-        words.filter(|word| !is_mark(word)).collect()
+        words.filter(|word| !is_word_of_mark(word, &self.settings.uid, self.cluster())).collect()
     }
 }
 

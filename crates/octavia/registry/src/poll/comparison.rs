@@ -262,7 +262,7 @@ fn is_unread(cell: &Cell, failed: &BTreeMap<Text, Text>) -> bool {
 
 /// Whether a floating IP stays when its owner goes.
 fn is_kept(row: &Value) -> bool {
-    row["description"].as_str().is_some_and(|words| words.split_whitespace().any(|word| word == "gimbal:keep"))
+    row["description"].as_str().is_some_and(gimbal_octavia_plan::is_kept)
 }
 
 /// Whether these are the same, in any order.

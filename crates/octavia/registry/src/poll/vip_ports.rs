@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::{ApiService, SeenPort, marked_owner};
+use gimbal_octavia_plan::{ApiService, SeenPort, cluster_tag, marked_owner};
 
 use super::{PollPart, PollRun};
 use crate::advance::waits_for_lists;
@@ -34,7 +34,7 @@ impl ManagedCluster {
         if run.life != self.life {
             return false;
         }
-        let tag = format!("k8s-cluster:{}", self.settings.uid);
+        let tag = cluster_tag(&self.settings.uid);
         let mut by_project: BTreeMap<Text, Vec<&str>> = BTreeMap::new();
         let mut asked = BTreeSet::new();
         for row in &run.balancers {
