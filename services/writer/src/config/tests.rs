@@ -200,7 +200,8 @@ fn bad_files() {
         ),
         (
             "backends:\n- name: a\n  identity: a\n  namespaces: {allow: ['Team-*']}\n",
-            "gimbal.yaml:4:24: namespace pattern \"Team-*\" is invalid: use lower-case letters, digits, '-' and '*'",
+            "gimbal.yaml:4:24: namespace pattern \"Team-*\" is invalid: use lower-case letters, digits, '-' and '*', no '-' at either end, at most 63 characters \
+             besides '*'",
         ),
         (
             "backends:\n- name: a\n  identity: a\n  namespaces: {map: {a: B}}\n",

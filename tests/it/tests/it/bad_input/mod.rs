@@ -30,6 +30,8 @@ impl Bystanders {
         let writer = scene.writer(&scene.config(&["hostile", "good"], "").unwrap(), &[]).await.unwrap();
         let discoverer = scene.discoverer("good", &scene.source, writer.port, &[]).unwrap();
         discoverer.ready().await.unwrap();
+        // It is ready as soon as its source is read.
+        expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
         let streams = metric(discoverer.admin_port, "gimbal_discoverer_streams_total", "").await.unwrap();
         Self { scene, writer, discoverer, streams, count: 0 }
     }
