@@ -15,13 +15,10 @@ use crate::shell;
 
 /// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
 const INTEGRATION: &str = "tests/it";
-/// The integration tests, as arguments of their program: rows at once, and the runs of a row one after the other. Each test has
-/// two API servers and takes about 600 MB. Those of OpenStack are the longest, so that some begin at once, beside the others; the
-/// rest waits more than it computes, and comes when there is room.
-const INTEGRATION_RUNS: [&[&[&str]]; 2] = [
-    &[&["openstack", "--skip=openstack_writer", "--test-threads=2"]],
-    &[&["--skip=openstack", "--skip=alone::", "--test-threads=6"], &["openstack_writer", "--test-threads=3"]],
-];
+/// What runs at once of the integration tests, as arguments of their program. Each test has two API servers and takes
+/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others.
+const INTEGRATION_RUNS: [&[&str]; 2] =
+    [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=6"]];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
 /// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.
@@ -116,9 +113,7 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     std::thread::scope(|scope| {
         for program in &integration {
             match which {
-                Which::All => INTEGRATION_RUNS
-                    .iter()
-                    .for_each(|row| drop(scope.spawn(|| row.iter().for_each(|args| one(program, args))))),
+                Which::All => INTEGRATION_RUNS.iter().for_each(|args| drop(scope.spawn(|| one(program, args)))),
                 Which::Fast => drop(scope.spawn(|| one(program, &["--exact", SMOKE]))),
             }
         }
@@ -248,9 +243,9 @@ mod of_programs {
                 let skips = skipped.iter().any(|arg| name.contains(arg.trim_start_matches("--skip=")));
                 !skips && (wanted.is_empty() || wanted.iter().any(|arg| name.contains(arg)))
             };
-            INTEGRATION_RUNS.iter().copied().flatten().chain([&ALONE]).filter(|args| takes(args)).count()
+            INTEGRATION_RUNS.iter().chain([&ALONE]).filter(|args| takes(args)).count()
         };
-        for name in ["openstack::roles::a", "openstack_fake::a", "openstack_writer::a", "alone::a", "mirror::a"] {
+        for name in ["openstack::roles::a", "openstack_fake::a", "alone::a", "mirror::a"] {
             assert_eq!(of(name), 1, "{name}");
         }
     }
