@@ -40,8 +40,9 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
     expect_why(&stage, &["The writer runs with --dry-run", "waits for changes to be allowed: Create loadbalancers"])
         .await;
     configure_one(&stage, "prod2", "mode: quarantine\n  clusterUid: 22222222-0000-4000-8000-000000000002");
-    let shown = eventually_lb(&stage, "decommission --cluster prod2 --dry-run").await;
-    let id = shown.out.split("--id ").nth(1).unwrap().trim();
+    let shown = eventually_lb(&stage, "decommission --cluster prod2 --dry-run -o json").await;
+    let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
+    let id = shown["id"].as_str().unwrap();
     lb(&stage, &format!("decommission --cluster prod2 --id {id}")).expect_refusal("runs with --dry-run");
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(stage.changes_since((0, 0)), Vec::<String>::new());
