@@ -245,7 +245,10 @@ pub(crate) fn answer_of(result: MutationResult) -> CallAnswer {
     CallAnswer::Changed(match result {
         MutationResult::Accepted(body) => match body.is_empty() {
             true => ChangeOutcome::Accepted(Value::Null),
-            false => serde_json::from_slice(&body).map_or(ChangeOutcome::Unknown, ChangeOutcome::Accepted),
+            false => match serde_json::from_slice(&body) {
+                Ok(body) => ChangeOutcome::Accepted(body),
+                Err(_) => ChangeOutcome::Unknown("the answer is not JSON".to_owned()),
+            },
         },
         MutationResult::NotSent(NotSent::NotPermitted) => return CallAnswer::NotSent,
         MutationResult::NotSent(NotSent::Failed(error)) => {
@@ -253,7 +256,7 @@ pub(crate) fn answer_of(result: MutationResult) -> CallAnswer {
         }
         MutationResult::Refused(refusal) => ChangeOutcome::Refused(refusal_of(refusal)),
         MutationResult::ProviderFailed(_) => ChangeOutcome::Refused(ServiceRefusal::ProviderFailed),
-        MutationResult::Unknown(_) => ChangeOutcome::Unknown,
+        MutationResult::Unknown(error) => ChangeOutcome::Unknown(unanswered(&error)),
     })
 }
 
@@ -269,15 +272,37 @@ fn unsendable(error: &Error) -> &'static str {
     }
 }
 
+/// Returns what came instead of the service's own answer, as the cluster may learn it.
+fn unanswered(error: &Error) -> String {
+    let answer = answer_in(error).map(|answer| match error {
+        // Of a redirect the words tell where OpenStack is.
+        Error::Refused { .. } => answer.split(' ').next().unwrap_or_default(),
+        _ => answer,
+    });
+    match answer {
+        Some(answer) => format!("the answer {answer:?} does not tell whether it was done"),
+        None => "OpenStack did not answer".to_owned(),
+    }
+}
+
+/// Returns the status and the words of an answer.
+fn answer_in(error: &Error) -> Option<&str> {
+    let (Error::Unauthorized { message }
+    | Error::Forbidden { message }
+    | Error::NotFound { message }
+    | Error::RateLimited { message, .. }
+    | Error::Server { message, .. }
+    | Error::Refused { message }) = error
+    else {
+        return None;
+    };
+    Some(message.split_once(": ").map_or(message, |(_, answer)| answer))
+}
+
 fn refusal_of(refusal: MutationRefusal) -> ServiceRefusal {
     let MutationRefusal { error, status, complaint } = refusal;
     // The cluster learns what was refused, and not where OpenStack is: the request with its URL comes first in a message.
-    let words = || match &error {
-        Error::Forbidden { message } | Error::Refused { message } | Error::Unauthorized { message } => {
-            message.split_once(": ").map_or(message.as_str(), |(_, answer)| answer).to_owned()
-        }
-        other => other.to_string(),
-    };
+    let words = || answer_in(&error).map_or_else(|| error.to_string(), str::to_owned);
     match complaint {
         Some(Complaint::Immutable | Complaint::InvalidState) => ServiceRefusal::Pending,
         Some(Complaint::Duplicate) => ServiceRefusal::Duplicate,
@@ -322,6 +347,8 @@ pub(crate) mod tests {
     fn what_came_of_a_change() {
         let message = || "words".to_owned();
         let unknown = || Error::Timeout { message: message() };
+        let at = |answer: &str| format!("POST http://a/v2.0/ports: {answer}");
+        let not_known = |words: &str| CallAnswer::Changed(ChangeOutcome::Unknown(words.to_owned()));
         for (result, expected) in [
             (MutationResult::Accepted(Default::default()), CallAnswer::Changed(ChangeOutcome::Accepted(Value::Null))),
             (
@@ -333,7 +360,15 @@ pub(crate) mod tests {
                 MutationResult::NotSent(NotSent::Failed(unknown())),
                 CallAnswer::Unsendable { words: "OpenStack cannot be reached".to_owned() },
             ),
-            (MutationResult::Unknown(unknown()), CallAnswer::Changed(ChangeOutcome::Unknown)),
+            (MutationResult::Unknown(unknown()), not_known("OpenStack did not answer")),
+            (
+                MutationResult::Unknown(Error::Forbidden { message: at("403 Forbidden") }),
+                not_known("the answer \"403 Forbidden\" does not tell whether it was done"),
+            ),
+            (
+                MutationResult::Unknown(Error::Refused { message: at("302 Found (redirects, to http://b, are not followed)") }),
+                not_known("the answer \"302\" does not tell whether it was done"),
+            ),
             (
                 MutationResult::ProviderFailed(unknown()),
                 CallAnswer::Changed(ChangeOutcome::Refused(ServiceRefusal::ProviderFailed)),

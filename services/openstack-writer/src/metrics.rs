@@ -248,7 +248,7 @@ impl CloudWriterMetrics {
         let outcome = match answer {
             CallAnswer::Changed(ChangeOutcome::Accepted(_)) => "accepted",
             CallAnswer::Changed(ChangeOutcome::Refused(_)) => "refused",
-            CallAnswer::Changed(ChangeOutcome::Unknown) => "unknown",
+            CallAnswer::Changed(ChangeOutcome::Unknown(_)) => "unknown",
             CallAnswer::NotSent
             | CallAnswer::Unsendable { .. }
             | CallAnswer::Rows(_)

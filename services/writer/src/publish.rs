@@ -40,13 +40,6 @@ impl FromStr for PublishedService {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let is_label = |part: &str| {
-            let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-            part.len() <= 63
-                && part.starts_with(inner)
-                && part.ends_with(inner)
-                && part.chars().all(|c| inner(c) || c == '-')
-        };
         match text.split_once('/') {
             Some((namespace, name)) if is_label(namespace) && is_label(name) => {
                 Ok(Self { namespace: namespace.into(), name: name.into() })

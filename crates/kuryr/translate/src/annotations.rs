@@ -245,10 +245,6 @@ fn hostname(value: &str) -> Result<Text, AnnotationProblem> {
 
 /// A label as in RFC 1123, and perhaps one before it: the name is a tag in OpenStack.
 fn group(value: &str) -> Result<Text, AnnotationProblem> {
-    let is_label = |text: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        (1..=63).contains(&text.len()) && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
-    };
     let right = match value.split_once('/') {
         Some((namespace, name)) => is_label(namespace) && is_label(name),
         None => is_label(value),

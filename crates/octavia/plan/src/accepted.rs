@@ -22,10 +22,11 @@ impl Actor {
         }
         match change {
             CloudChange::CreatePort { .. } => self.seen.ports.push(SeenPort::read(&answer["port"])),
-            CloudChange::UpdatePort { id, .. } => {
+            CloudChange::UpdatePort { id, fields, .. } => {
                 let read = SeenPort::read(&answer["port"]);
                 let all = self.seen.ports.iter_mut();
                 all.filter(|one| one.id == *id).for_each(|one| *one = read.clone());
+                self.forget_released(fields, id);
             }
             CloudChange::TagPort { id, tags } => {
                 let all = self.seen.ports.iter_mut();

@@ -162,6 +162,7 @@ impl Actor {
         self.seen = seen.into();
         self.forget_failover();
         self.forget_suspect();
+        self.find_given_away(now);
         unfinished.map(|missing| self.missing(missing.ability))
     }
 

@@ -48,7 +48,7 @@ impl Actor {
                 self.accepted(change, &Value::Null, now);
             }
             ChangeOutcome::Refused(refusal) => return self.refused(change, refusal, now),
-            ChangeOutcome::Unknown => {
+            ChangeOutcome::Unknown(_) => {
                 self.memory.looked = false;
                 self.memory.may_come_late(now);
                 let part = self.part_of(change);

@@ -22,6 +22,7 @@ mod answered;
 mod change;
 mod children;
 mod floating;
+mod given_away;
 mod groups;
 mod lineup;
 mod make;

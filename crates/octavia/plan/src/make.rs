@@ -106,10 +106,16 @@ impl Actor {
         {
             return step;
         }
+        if replaces.is_none()
+            && let Some(step) = self.port_given_away(now)
+        {
+            return step;
+        }
         let port = self.free_port(target);
         // A port that cannot be used holds the address against the load balancer.
         let is_in_use = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
-        let in_the_way = self.seen.ports.iter().find(|one| !is_in_use(&one.id) && !self.can_have(one, target));
+        let can_go = |one: &&SeenPort| !is_in_use(&one.id) && !one.is_anothers();
+        let in_the_way = self.seen.ports.iter().filter(can_go).find(|one| !self.can_have(one, target));
         if let Some(port) = in_the_way {
             return self.unless_refused(self.port_deleted(port), now);
         }

@@ -11,8 +11,8 @@ pub enum ChangeOutcome {
     Accepted(Value),
     /// The service refused it: it has had no effect.
     Refused(ServiceRefusal),
-    /// It may have had its effect: a time-out, a broken connection, a proxy's answer.
-    Unknown,
+    /// It may have had its effect: a time-out, a broken connection, a proxy's answer. What came instead of an answer, in words.
+    Unknown(String),
 }
 
 /// Why a service refused a change, as far as actors act differently.

@@ -289,7 +289,7 @@ structs! {
         tags,
     }
     SeenPort {
-        id, subnet, address, fixed, project, name, device, device_owner, security_groups, tags, revision,
+        id, subnet, address, fixed, project, name, device, device_owner, security_groups, tags, revision, user,
     }
     SeenFloatingIp { id, address, port, project, network, description, revision, tags }
 }

@@ -160,6 +160,9 @@ pub struct SeenPort {
     pub tags: Vec<String>,
     /// The number of its last change.
     pub revision: Option<u64>,
+    /// The load balancer that has it as its VIP and is not the owner's, for instance since somebody took the mark off; empty if
+    /// none is known. A row of Neutron's does not say so: it comes of [`SeenPort::has_user`].
+    pub user: String,
 }
 
 /// The port that has an address.
@@ -329,11 +332,20 @@ impl SeenPort {
             security_groups: texts(row, "security_groups"),
             tags: texts(row, "tags"),
             revision: row["revision_number"].as_u64(),
+            user: String::new(),
         }
     }
-}
 
-impl SeenPort {
+    /// Takes the load balancer that has it although it is not the owner's.
+    pub fn has_user(&mut self, balancer: &str) {
+        balancer.clone_into(&mut self.user);
+    }
+
+    /// Whether a load balancer that is not the owner's has it: then it is neither used nor deleted.
+    pub(crate) fn is_anothers(&self) -> bool {
+        !self.user.is_empty()
+    }
+
     /// Neutron counts a change of tags as one of the object, and answers without the number.
     pub(crate) fn retag(&mut self, tags: &Value) {
         (self.tags, self.revision) = (text_list(tags), None);

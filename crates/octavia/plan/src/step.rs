@@ -134,6 +134,9 @@ impl Actor {
         if let Some(step) = self.last_floating() {
             return step;
         }
+        if let Some(change) = self.released() {
+            return BalancerStep::Change(change);
+        }
         if let Some(port) = self.seen.ports.first() {
             return BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() });
         }

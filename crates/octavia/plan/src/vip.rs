@@ -53,6 +53,7 @@ impl Actor {
         vip.port.is_none()
             && target.abilities.provider.own_port
             && !self.is_unusable(port)
+            && !port.is_anothers()
             && (port.project.is_empty() || port.project == *header.placement.project)
             && first
             && target.additional_vips().into_iter().all(|(subnet, address)| has(subnet, address))

@@ -146,10 +146,7 @@ impl ManagedCluster {
         }
         let more = match rows {
             Some(rows) => look.rows(part, project, rows),
-            None => {
-                look.read_failed(project);
-                Vec::new()
-            }
+            None => look.read_failed(project),
         };
         if !look.is_over() {
             return self.plan_adoption(balancer, number, more);
@@ -242,7 +239,7 @@ impl ManagedCluster {
         let Some(adoption) = self.adoptions.get_mut(balancer) else { return };
         let key = adoption.key.clone();
         let is_unsure = match &outcome {
-            Some(ChangeOutcome::Unknown) => true,
+            Some(ChangeOutcome::Unknown(_)) => true,
             // Octavia may be at work on the change whose answer was lost.
             None | Some(ChangeOutcome::Refused(Pending | Busy(_) | Changed)) => adoption.lost > 0,
             _ => false,
@@ -265,7 +262,7 @@ impl ManagedCluster {
                 let words = format!("OpenStack refuses it: {refusal}; nothing was changed");
                 AdoptionRefusal::Failed(words.into())
             }
-            Some(ChangeOutcome::Unknown) | None => {
+            Some(ChangeOutcome::Unknown(_)) | None => {
                 let words = "the change was not sent: the cluster's controller was not heard of lately, or OpenStack is not \
                              reached; order it again";
                 AdoptionRefusal::Failed(words.into())

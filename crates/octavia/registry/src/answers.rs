@@ -143,7 +143,7 @@ impl ManagedCluster {
         {
             match rows {
                 Some(rows) => more = look.rows(part, project, rows),
-                None => look.read_failed(project),
+                None => more = look.read_failed(project),
             }
             if look.is_over()
                 && let CellState::Looking(mut look) = std::mem::replace(&mut cell.state, CellState::Ready)
@@ -305,13 +305,16 @@ impl ManagedCluster {
                     let deed = match &outcome {
                         ChangeOutcome::Accepted(_) => Deed::Accepted,
                         ChangeOutcome::Refused(_) => Deed::Refused,
-                        ChangeOutcome::Unknown => Deed::Unknown,
+                        ChangeOutcome::Unknown(_) => Deed::Unknown,
                     };
                     cell.journal.change(at, deed, change);
                     cell.changed_at = Some(now);
-                    if let ChangeOutcome::Refused(refusal) = &outcome {
-                        cell.last_error = words_of(refusal).or_else(|| cell.last_error.take());
-                    }
+                    let words = match &outcome {
+                        ChangeOutcome::Refused(refusal) => words_of(refusal),
+                        ChangeOutcome::Unknown(words) => (!words.is_empty()).then(|| words.as_str().into()),
+                        ChangeOutcome::Accepted(_) => None,
+                    };
+                    cell.last_error = words.or_else(|| cell.last_error.take());
                     if line == Line::Octavia {
                         cell.frees = freed_by(change);
                     }

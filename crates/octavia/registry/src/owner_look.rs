@@ -28,6 +28,8 @@ pub(crate) enum LookPart {
     Pools(String),
     Monitor(String),
     Members(String),
+    /// The load balancer that has a port of the owner's, whoever's it is.
+    UserOf(String),
 }
 
 /// A read, and the project that it is made in.
@@ -85,6 +87,8 @@ pub(crate) struct OwnerLook {
     is_alone: bool,
     /// Groups that were found although they are not looked for, and their owners.
     groups: BTreeMap<Text, BTreeSet<Text>>,
+    /// The mark that is looked for; unset: whatever is found.
+    tags: Vec<String>,
     descriptions: Vec<String>,
     rows: OwnerRows,
     floating: Vec<Value>,
@@ -105,6 +109,8 @@ pub(crate) struct OwnerLook {
     unread: BTreeSet<Text>,
     /// Ports of Neutron that are the owner's although somebody has added to their description.
     found: BTreeSet<String>,
+    /// The load balancers that have ports of the owner's and are not the owner's, by port.
+    users: BTreeMap<String, String>,
 }
 
 impl OwnerLook {
@@ -117,6 +123,7 @@ impl OwnerLook {
             cluster: Some(mark.cluster.clone()),
             is_alone: !is_group(&mark.owner),
             groups: BTreeMap::new(),
+            tags: mark.tags().into(),
             descriptions: mark.descriptions().into(),
             rows: OwnerRows::default(),
             floating: Vec::new(),
@@ -131,6 +138,7 @@ impl OwnerLook {
             spared: BTreeSet::new(),
             unread: BTreeSet::new(),
             found: BTreeSet::new(),
+            users: BTreeMap::new(),
         };
         let mut reads = Vec::new();
         let lists_balancers = known.is_none();
@@ -203,6 +211,7 @@ impl OwnerLook {
             cluster: None,
             is_alone: false,
             groups: BTreeMap::new(),
+            tags: Vec::new(),
             descriptions: Vec::new(),
             rows: OwnerRows::default(),
             floating: Vec::new(),
@@ -217,6 +226,7 @@ impl OwnerLook {
             spared: BTreeSet::new(),
             unread: BTreeSet::new(),
             found: BTreeSet::new(),
+            users: BTreeMap::new(),
         };
         let read = one(ApiService::Octavia, "loadbalancer", format!("loadbalancers/{id}"));
         (look, vec![(LookPart::Balancers, project.clone(), read)])
@@ -255,16 +265,49 @@ impl OwnerLook {
             // What is gone meanwhile is gone.
             LookPart::Monitor(id) => self.monitors.extend(rows.into_iter().next().map(|row| (id.clone(), row))),
             LookPart::Members(pool) => drop(self.members.insert(pool.clone(), rows)),
+            LookPart::UserOf(port) => self.take_user(port, &rows),
         }
         self.outstanding += more.len();
+        more.extend(self.ask_for_users());
         more
     }
 
-    /// Takes note that a read in a project failed.
-    pub(crate) fn read_failed(&mut self, project: &Text) {
+    /// Takes note that a read in a project failed. Returns what is to be read nevertheless.
+    pub(crate) fn read_failed(&mut self, project: &Text) -> Vec<LookRead> {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.unread.insert(project.clone());
         self.failed |= !self.spared.contains(project);
+        self.ask_for_users()
+    }
+
+    /// Returns, when everything else was read, the reads that tell who has those ports of the owner's that no load balancer of
+    /// the owner's has. One whose mark somebody took off is not found by the mark, and keeps its port.
+    fn ask_for_users(&mut self) -> Vec<LookRead> {
+        if self.outstanding > 0 || self.failed {
+            return Vec::new();
+        }
+        let known = self.known_ports.iter().flatten().map(|port| (port.id.clone(), port.project.clone()));
+        let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+        let read = self.ports.iter().map(|row| (text(row, "id"), text(row, "project_id")));
+        let is_used = |id: &str| self.rows.balancers.iter().any(|row| row["vip_port_id"] == id);
+        let ports: Vec<_> = known.chain(read).filter(|(id, _)| !is_used(id)).collect();
+        let reads = ports.into_iter().filter_map(|(id, project)| {
+            let query = vec![("vip_port_id", id.clone())];
+            let read = list(ApiService::Octavia, "loadbalancer", "loadbalancers", query);
+            self.ask(LookPart::UserOf(id), &Text::from(project), read)
+        });
+        let reads: Vec<_> = reads.collect();
+        self.outstanding += reads.len();
+        reads
+    }
+
+    fn take_user(&mut self, port: &str, rows: &[Value]) {
+        for row in rows {
+            let has = |wanted: &String| tags_of(row).any(|tag| tag == wanted);
+            // One of the owner's that the lists have not shown was made since: what they have shown is out of date.
+            self.failed |= !self.tags.is_empty() && self.tags.iter().all(has);
+            self.users.extend(row["id"].as_str().map(|id| (port.to_owned(), id.to_owned())));
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -286,7 +329,8 @@ impl OwnerLook {
         let is_found = |row: &Value| row["id"].as_str().is_some_and(|id| self.found.contains(id));
         let is_marked = |row: &&Value| self.descriptions.iter().any(|one| row["description"] == *one) || is_found(row);
         let read = self.ports.iter().filter(is_marked).map(SeenPort::read);
-        let ports = self.known_ports.take().into_iter().flatten().chain(read).collect();
+        let mut ports: Vec<SeenPort> = self.known_ports.take().into_iter().flatten().chain(read).collect();
+        ports.iter_mut().for_each(|port| port.has_user(self.users.get(&port.id).map_or("", String::as_str)));
         let floating = self.floating.iter().map(SeenFloatingIp::read).collect();
         Some((Seen { balancers, ports, floating }, OwnerRows { floating: Some(self.floating), ..self.rows }))
     }

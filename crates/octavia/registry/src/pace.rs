@@ -166,7 +166,7 @@ impl CloudPace {
                 service.pause.begin(*after, now);
                 WriteResult::Throttled
             }
-            ChangeOutcome::Unknown => WriteResult::Trouble,
+            ChangeOutcome::Unknown(_) => WriteResult::Trouble,
             ChangeOutcome::Accepted(_) | ChangeOutcome::Refused(_) => WriteResult::Answered,
         };
         service.limit.answered(&WriteSample { sent, took: now.saturating_duration_since(sent), result });

@@ -322,13 +322,13 @@ fn outcome_of(answer: CallAnswer) -> Result<ChangeOutcome, Option<Text>> {
         CallAnswer::NotSent => Err(None),
         CallAnswer::Unsendable { words } => Err(Some(words.into())),
         // Whoever answers a change like a read knows nothing about it.
-        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => Ok(ChangeOutcome::Unknown),
+        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => Ok(ChangeOutcome::Unknown(String::new())),
     }
 }
 
 fn count(shared: &mut RegistryCore, outcome: Option<&ChangeOutcome>) {
     match outcome {
-        Some(ChangeOutcome::Unknown) => shared.sums.unknown += 1,
+        Some(ChangeOutcome::Unknown(_)) => shared.sums.unknown += 1,
         Some(ChangeOutcome::Refused(_)) => shared.sums.refused += 1,
         Some(ChangeOutcome::Accepted(_)) | None => {}
     }

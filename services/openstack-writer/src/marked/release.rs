@@ -128,7 +128,7 @@ impl MarkRelease {
         let refusal = match cloud.change(&self.project, change, permit).await {
             CallAnswer::Changed(ChangeOutcome::Accepted(_)) => return Ok(Sent::Done),
             // The next read tells.
-            CallAnswer::Changed(ChangeOutcome::Unknown) => return Ok(Sent::Again),
+            CallAnswer::Changed(ChangeOutcome::Unknown(_)) => return Ok(Sent::Again),
             CallAnswer::Changed(ChangeOutcome::Refused(refusal)) => refusal,
             CallAnswer::NotSent
             | CallAnswer::Unsendable { .. }

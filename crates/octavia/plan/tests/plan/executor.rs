@@ -221,15 +221,15 @@ impl World {
         }
         let outcome = match way {
             Way::Arrives => outcome(self.cloud.handle(&request)),
-            Way::Lost => ChangeOutcome::Unknown,
+            Way::Lost => ChangeOutcome::Unknown(String::new()),
             Way::Busy => ChangeOutcome::Refused(ServiceRefusal::Pending),
             Way::AnswerLost => {
                 self.cloud.handle(&request);
-                ChangeOutcome::Unknown
+                ChangeOutcome::Unknown(String::new())
             }
             Way::Late => {
                 self.late.push((self.cloud.now() + Duration::from_secs(4), request));
-                ChangeOutcome::Unknown
+                ChangeOutcome::Unknown(String::new())
             }
         };
         self.missing.extend(self.actor.answered(change, outcome, self.cloud.now()));
@@ -260,7 +260,11 @@ impl World {
         let balancers: Vec<SeenBalancer> = rows.iter().map(|row| self.tree(row)).collect();
         let descriptions = mark.descriptions();
         let marked: Vec<_> = descriptions.iter().map(|one| ("description", one.as_str())).collect();
-        let ports: Vec<SeenPort> = self.rows("/v2.0/ports", "ports", &marked).iter().map(SeenPort::read).collect();
+        let mut ports: Vec<SeenPort> = self.rows("/v2.0/ports", "ports", &marked).iter().map(SeenPort::read).collect();
+        for port in ports.iter_mut().filter(|port| balancers.iter().all(|one| one.vip_port != port.id)) {
+            let users = self.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[("vip_port_id", &port.id)]);
+            users.first().and_then(|row| row["id"].as_str()).into_iter().for_each(|id| port.has_user(id));
+        }
         let mut floating = self.rows("/v2.0/floatingips", "floatingips", &marked);
         let vip_ports = balancers.iter().map(|one| one.vip_port.clone()).chain(ports.iter().map(|one| one.id.clone()));
         let vip_ports: std::collections::BTreeSet<String> = vip_ports.collect();
@@ -391,7 +395,7 @@ fn outcome(response: SimResponse) -> ChangeOutcome {
         400 => ServiceRefusal::Invalid(words),
         412 => ServiceRefusal::Changed,
         // Neutron's conflict, which Octavia passes on as a fault of its own: it is not known how far it went.
-        500 if words.contains("Error creating neutron port") => return ChangeOutcome::Unknown,
+        500 if words.contains("Error creating neutron port") => return ChangeOutcome::Unknown(String::new()),
         500 => ServiceRefusal::ProviderFailed,
         501 => ServiceRefusal::Unsupported(words),
         other => panic!("{other} {words}"),

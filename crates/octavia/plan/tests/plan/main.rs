@@ -6,6 +6,7 @@ mod complaints;
 mod executor;
 mod floating;
 mod gap;
+mod given_away;
 mod groups;
 mod leftovers;
 mod overlap;

@@ -147,7 +147,7 @@ fn one_that_is_to_be_replaced_serves_while_its_deletion_fails() {
             let failed = ChangeOutcome::Refused(ServiceRefusal::ProviderFailed);
             matches!(change, CloudChange::DeleteBalancer { .. }).then_some(failed)
         },
-        |change| matches!(change, CloudChange::DeleteBalancer { .. }).then_some(ChangeOutcome::Unknown),
+        |change| matches!(change, CloudChange::DeleteBalancer { .. }).then_some(ChangeOutcome::Unknown(String::new())),
     ];
     for (nth, refuses) in failures.into_iter().enumerate() {
         let (mut wish, mut world) = world(Wish::at_its_address);
@@ -251,7 +251,7 @@ fn fails_for_443(change: &CloudChange, outcome: ChangeOutcome) -> Option<ChangeO
 fn a_port_whose_changes_fail_does_not_hold_up_the_others() {
     let cases: [Refuses; 2] = [
         |change| fails_for_443(change, ChangeOutcome::Refused(ServiceRefusal::ProviderFailed)),
-        |change| fails_for_443(change, ChangeOutcome::Unknown),
+        |change| fails_for_443(change, ChangeOutcome::Unknown(String::new())),
     ];
     for refuses in cases {
         let (mut wish, mut world) = world(|_| {});
@@ -293,7 +293,7 @@ fn many_wishes_are_no_storm_for_a_driver_that_fails() {
 fn ports_that_fail_together_are_tried_one_after_another() {
     let (mut wish, mut world) = world(|_| {});
     made(&wish, &mut world);
-    world.refuses = Some(|_| Some(ChangeOutcome::Unknown));
+    world.refuses = Some(|_| Some(ChangeOutcome::Unknown(String::new())));
     wish.ports = (80..120).map(|port| (Protocol::Tcp, port)).collect();
     wish.members = (80..120).map(|port| (1, port, 1)).collect();
     world.actor.want(wish.entry());

@@ -84,6 +84,29 @@ fn a_port_and_a_floating_ip_are_orphans_too_if_somebody_added_to_their_descripti
     assert_eq!((of("ports"), of("floatingips")), (3, 3));
 }
 
+/// Its port is ours, and is left to it.
+#[test]
+fn a_load_balancer_whose_mark_is_taken_off_keeps_its_port() {
+    let mut world = made(2);
+    let id = world.balancers_of("u0").remove(0);
+    let port = world.balancers().into_iter().find(|row| row["id"] == *id).unwrap()["vip_port_id"].clone();
+    let fields = json!({"loadbalancer": {"tags": [], "description": "", "name": "theirs"}});
+    world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{id}"), fields));
+    world.run(400 * SECOND);
+    let with_port = |world: &mut World| {
+        let all = world.balancers().into_iter().filter(|row| row["vip_port_id"] == port);
+        all.map(|row| row["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(with_port(&mut world), vec![id.clone()], "no second one on its port");
+    world.change("prod1", &key("shop", "s0"), |wish| wish.deleting = true);
+    world.run(400 * SECOND);
+    assert_eq!(with_port(&mut world), vec![id]);
+    let ports = world.rows("/v2.0/ports", "ports");
+    let left = ports.iter().find(|row| row["id"] == port).unwrap();
+    assert_eq!(left["description"], "");
+    assert_eq!(ports.len(), 2);
+}
+
 /// As an admin orders it, or a Service that is deleted.
 #[test]
 fn what_is_being_removed_is_found_though_somebody_added_to_its_description() {

@@ -370,14 +370,14 @@ impl World {
                         let busy = ServiceRefusal::Busy(Some(SECOND));
                         (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(busy)))
                     }
-                    Way::Lost => (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown)),
+                    Way::Lost => (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new()))),
                     Way::AnswerLost => {
                         self.cloud.handle(&request);
-                        (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown))
+                        (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new())))
                     }
                     Way::Late => {
                         self.late.push((at + PATIENCE + 4 * SECOND, request));
-                        (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown))
+                        (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new())))
                     }
                 }
             }

@@ -1,0 +1,76 @@
+//! A port of ours whose load balancer somebody has taken over by taking the mark off.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::DesiredEntry;
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_sim::SimRequest;
+use serde_json::{Value, json};
+
+use crate::executor::World;
+use crate::services::{made, world};
+use crate::wish::Wish;
+
+/// A load balancer with a port of ours, its ID and the port's, and what the mark was.
+fn taken_over(how: impl FnOnce(&mut Wish)) -> (Wish, World, String, String, Value) {
+    let (wish, mut world) = world(|wish| {
+        wish.from_outside = true;
+        how(wish);
+    });
+    made(&wish, &mut world);
+    let id = world.balancer();
+    let port = world.actor.balancer().unwrap().vip_port.clone();
+    let row = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).remove(0);
+    let mark = json!({"tags": row["tags"], "description": row["description"]});
+    remark(&mut world, &id, &json!({"tags": ["theirs"], "description": "mine", "name": "mine"}));
+    world.sent.clear();
+    (wish, world, id, port, mark)
+}
+
+fn remark(world: &mut World, id: &str, fields: &Value) {
+    world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{id}"), json!({"loadbalancer": fields})));
+    world.actor.look_again();
+}
+
+fn ports(world: &mut World) -> Vec<Value> {
+    world.rows("/v2.0/ports", "ports", &[])
+}
+
+#[test]
+fn nothing_is_made_on_the_port_until_the_mark_is_back_or_the_load_balancer_is_gone() {
+    for address in [None, Some("10.0.0.50")] {
+        let (wish, mut world, id, port, mark) = taken_over(|wish| wish.address = address);
+        for _ in 0..3 {
+            let last = world.run();
+            assert!(
+                matches!(&last, BalancerStep::Blocked(Block::Conflict(words)) if words.contains(&id) && words.contains(&port)),
+                "{last:?}"
+            );
+            assert_eq!(world.sent, Vec::<CloudChange>::new());
+            world.advance(Duration::from_secs(301));
+        }
+        remark(&mut world, &id, &mark);
+        made(&wish, &mut world);
+        assert_eq!((world.balancer(), &world.actor.balancer().unwrap().vip_port), (id.clone(), &port));
+
+        remark(&mut world, &id, &json!({"tags": [], "description": ""}));
+        world.run();
+        world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true"));
+        world.advance(Duration::from_secs(301));
+        assert_eq!(world.run_on(), BalancerStep::Done);
+        made(&wish, &mut world);
+        assert_eq!(world.actor.balancer().unwrap().vip_port, port);
+    }
+}
+
+#[test]
+fn the_owner_goes_and_leaves_the_port_without_a_mark() {
+    let (_, mut world, id, port, _) = taken_over(|_| {});
+    let owner = world.actor.desired().owner().clone();
+    world.actor.want(DesiredEntry::Deleting { owner });
+    assert_eq!(world.run_on(), BalancerStep::Gone);
+    let left = ports(&mut world);
+    assert_eq!((left.len(), &left[0]["id"], &left[0]["description"]), (1, &json!(port), &json!("")));
+    let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
+    assert_eq!((balancers.len(), &balancers[0]["id"], &balancers[0]["name"]), (1, &json!(id), &json!("mine")));
+}
