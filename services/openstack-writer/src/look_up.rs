@@ -96,6 +96,8 @@ impl LookUps {
                 Ok(()) = self.config.changed() => return,
                 Some((cluster, result)) = readings.next() => self.ended(cluster.name.as_str(), result, turns).await,
                 () = tokio::time::sleep_until(next.unwrap_or_else(Instant::now).into()), if next.is_some() => {}
+                // Nothing is read, and the configuration changes no more: the process ends.
+                else => return std::future::pending().await,
             }
         }
     }
@@ -250,5 +252,21 @@ mod tests {
         assert_eq!(read(&fake, vec![cluster("of-p1", "p1")]).await, (Vec::new(), false));
         fake.heal();
         assert_eq!(read(&fake, Vec::new()).await, (Vec::new(), true), "without clusters there is nothing to read");
+    }
+
+    /// The configuration changes no more while the process ends.
+    #[tokio::test]
+    async fn without_clusters_and_configuration_nothing_is_read() {
+        let fake = FakeOpenStack::start().await.unwrap();
+        let (owner, _mail, _) = OwnerHandle::new();
+        let look_ups = LookUps {
+            args: Args::try_parse_from(["x", "--config", "f"]).unwrap(),
+            cloud: crate::cloud_access::tests::connected(&fake),
+            owner,
+            config: watch::channel::<SharedConfig>(Arc::new(ClustersConfig::default())).1,
+            first: None,
+        };
+        let ended = tokio::time::timeout(Duration::from_millis(100), look_ups.run()).await;
+        assert!(ended.is_err(), "it goes on until it is dropped");
     }
 }
