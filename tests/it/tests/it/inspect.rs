@@ -5,7 +5,7 @@ use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
 use gimbal_testkit::eventually;
-use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, slice_of, svc};
+use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, expect_metric, slice_of, svc};
 use serde_json::{Value, json};
 
 /// A Watch call whose events are read as they arrive.
@@ -282,6 +282,7 @@ async fn a_discoverer_without_a_writer_is_a_dry_run_that_shows_what_it_would_sen
     let discoverer = scene.dry_run("node02", &scene.source, &[]).unwrap();
     // A dry run has no writer to wait for.
     discoverer.ready().await.unwrap();
+    expect_metric(discoverer.admin_port, "gimbal_discoverer_dry_run", "", 1.0).await.unwrap();
     let client = Grpcurl::plaintext(discoverer.port);
     introduces_itself(&client, false);
     let backend = client.expect_backend("node02", "its source is read", |b| b["complete"] == true).await.unwrap();
