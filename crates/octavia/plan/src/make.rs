@@ -44,7 +44,8 @@ impl Actor {
         let current = lineup.current;
         // Of a shared one the oldest owner may not have been heard yet, and another one would lack those who have not.
         let is_whole = !self.is_spared(&current.tags);
-        let differs = is_whole && must_be_replaced(current, &target);
+        let lost = self.has_lost_its_port(current, &target);
+        let differs = is_whole && (lost || must_be_replaced(current, &target));
         let broken = current.provisioning == Provisioning::Error;
         let moves = (differs || broken) && can_be_moved(current, &target);
         // One that is made for something that is no longer wanted is no successor.
@@ -59,7 +60,7 @@ impl Actor {
             return delete_balancer(other);
         }
         let mut conflict = None;
-        if is_whole && (!differs || moves) {
+        if is_whole && (!differs || moves) && !lost {
             // Octavia's lock does not matter to Neutron.
             match self.floating_next(wanted, facts, current, now) {
                 FloatingNext::Step(step) => return step,

@@ -152,6 +152,8 @@ pub(crate) struct Memory {
     pub(crate) moved: Option<Duration>,
     /// A port of ours that Octavia refuses because something uses it, since when, and whether that is for good.
     pub(crate) used_port: Option<(String, Duration, bool)>,
+    /// A port of a VIP that Neutron does not find when a floating IP is to lead to it, since when, and whether that is for good.
+    pub(crate) gone_port: Option<(String, Duration, bool)>,
 }
 
 /// Returns the key under which a member without our mark is remembered. A batch gives members no IDs.
