@@ -19,6 +19,7 @@ mod removal;
 mod repair;
 mod replacement;
 mod services;
+mod sharing;
 mod strangers;
 mod tags;
 mod unfinished;
