@@ -366,7 +366,9 @@ pub(crate) mod tests {
                 not_known("the answer \"403 Forbidden\" does not tell whether it was done"),
             ),
             (
-                MutationResult::Unknown(Error::Refused { message: at("302 Found (redirects, to http://b, are not followed)") }),
+                MutationResult::Unknown(Error::Refused {
+                    message: at("302 Found (redirects, to http://b, are not followed)"),
+                }),
                 not_known("the answer \"302\" does not tell whether it was done"),
             ),
             (

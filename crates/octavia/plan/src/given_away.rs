@@ -45,7 +45,7 @@ impl Actor {
     }
 
     /// Returns the change that takes the mark off such a port: first the tags, for it is found by its description.
-    pub(crate) fn released(&self) -> Option<CloudChange> {
+    pub(crate) fn port_left_behind(&self) -> Option<CloudChange> {
         let port = self.given_away()?;
         let is_mark = |word: &str| is_word_of_mark(word, &self.mark.cluster_uid, &self.mark.cluster);
         if port.tags.iter().any(|tag| is_mark(tag)) {

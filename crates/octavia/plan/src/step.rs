@@ -134,7 +134,7 @@ impl Actor {
         if let Some(step) = self.last_floating() {
             return step;
         }
-        if let Some(change) = self.released() {
+        if let Some(change) = self.port_left_behind() {
             return BalancerStep::Change(change);
         }
         if let Some(port) = self.seen.ports.first() {

@@ -231,9 +231,7 @@ fn the_whole_is_known_where_all_of_it_is() {
 #[test]
 fn of_what_is_to_be_adopted_the_oldest_wish_counts() {
     let adopts = |one: Asks, adopt: Option<&'static str>| one.with(|header| header.adopt = adopt.map(Into::into));
-    for (first, second, expected) in
-        [(None, None, None), (Some("x"), Some("y"), Some("x")), (None, Some("y"), Some("y"))]
-    {
+    for (first, second, expected) in [(None, None, None), (Some("x"), Some("y"), Some("x")), (None, Some("y"), None)] {
         // The names are the other way round than the age.
         let wish = merge([adopts(asks("b", OLD, &[80]), first), adopts(asks("a", YOUNG, &[81]), second)]);
         assert_eq!(wish.wanted.header.adopt.as_deref(), expected);
