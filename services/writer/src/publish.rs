@@ -11,7 +11,7 @@ use gimbal_kubernetes_objects::{
     Endpoint, EndpointConditions, EndpointPort, EndpointSlice, Meta, Object as _, Service, keys,
 };
 use gimbal_lease::Leadership;
-use gimbal_model::AddressRules;
+use gimbal_model::{AddressRules, is_label};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;

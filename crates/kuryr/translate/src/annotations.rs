@@ -246,8 +246,8 @@ fn hostname(value: &str) -> Result<Text, AnnotationProblem> {
 /// A label as in RFC 1123, and perhaps one before it: the name is a tag in OpenStack.
 fn group(value: &str) -> Result<Text, AnnotationProblem> {
     let right = match value.split_once('/') {
-        Some((namespace, name)) => is_label(namespace) && is_label(name),
-        None => is_label(value),
+        Some((namespace, name)) => gimbal_model::is_label(namespace) && gimbal_model::is_label(name),
+        None => gimbal_model::is_label(value),
     };
     if right { Ok(value.into()) } else { Err(AnnotationProblem::Group) }
 }

@@ -83,6 +83,20 @@ pub enum Block {
     RepairBudget,
 }
 
+impl std::fmt::Display for Block {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Quota(words) => write!(f, "a quota is used up: {words}"),
+            Self::Forbidden(words) => write!(f, "the role does not allow it: {words}"),
+            Self::Invalid(words) => write!(f, "the request is invalid: {words}"),
+            Self::Unsupported(words) => write!(f, "the provider cannot do it: {words}"),
+            Self::Conflict(words) => f.write_str(words),
+            Self::Failing => f.write_str("a request fails"),
+            Self::RepairBudget => f.write_str("it was made again too often"),
+        }
+    }
+}
+
 impl Actor {
     /// Returns the next step. `now` is the time of any clock that goes on while the process lives.
     #[must_use]

@@ -7,6 +7,7 @@ use gimbal_octavia_plan::Block;
 
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
+use crate::pace::Line;
 use crate::registry::Registry;
 use crate::view::{BalancerExplanation, ClusterView, RegistryCounts};
 
@@ -80,16 +81,17 @@ impl Registry {
         let rest = rest.unwrap_or_default();
         match &cell.state {
             CellState::Ready => "is about to decide".to_owned(),
-            CellState::Looking(_) | CellState::Reading => "reads".to_owned(),
-            CellState::InLine(crate::pace::Line::Looks) => "waits for its turn to look".to_owned(),
-            CellState::InLine(_) => {
+            CellState::Looking(_) | CellState::Reading => format!("reads{}", self.asked_pause(None, now)),
+            CellState::InLine(Line::Looks) => format!("waits for its turn to look{}", self.asked_pause(None, now)),
+            CellState::InLine(line) => {
                 let step = cell.actor.step(&cluster.facts, self.shared.at(now));
                 match step {
                     gimbal_octavia_plan::BalancerStep::Change(change) => {
                         let call = change.request();
                         let may = cluster.may_change(&self.shared, now);
                         let why = if may { "its turn" } else { "changes to be allowed" };
-                        format!("waits for {why}: {:?} {} {}", call.verb, call.path, call.body)
+                        let pause = self.asked_pause(Some(line), now);
+                        format!("waits for {why}: {:?} {} {}{pause}", call.verb, call.path, call.body)
                     }
                     other => format!("waits for its turn: {other:?}"),
                 }
@@ -103,9 +105,16 @@ impl Registry {
             }
             CellState::Behind => "waits until the former owner of its name is gone".to_owned(),
             CellState::Done => format!("has nothing to do{rest}"),
-            CellState::Blocked(block) => format!("cannot go on: {block:?}{rest}"),
+            CellState::Blocked(block) => format!("cannot go on: {block}{rest}"),
             CellState::Gone => "nothing of it is left".to_owned(),
         }
+    }
+
+    /// Returns words about a pause that OpenStack has asked for, if there is one: of changes, or of reads if no line is given.
+    fn asked_pause(&self, line: Option<&Line>, now: Instant) -> String {
+        let until = self.shared.pace.pause_until(line, now);
+        let rest = until.map(|until| until.saturating_duration_since(now).as_secs() + 1);
+        rest.map(|rest| format!("; OpenStack asks for a pause of {rest} s more")).unwrap_or_default()
     }
 
     /// Returns numbers for metrics.

@@ -127,6 +127,16 @@ impl CloudPace {
         has_room && may_create
     }
 
+    /// Returns until when OpenStack wants no changes of a line, or no reads if none is given.
+    pub(crate) fn pause_until(&self, line: Option<&Line>, now: Instant) -> Option<Instant> {
+        let pause = match line.map(Line::lane) {
+            None => &self.read_pause,
+            Some(CallLane::Neutron) => &self.neutron.pause,
+            Some(_) => &self.octavia.pause,
+        };
+        pause.until(now)
+    }
+
     /// Returns when a pause ends.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let pauses = [&self.octavia.pause, &self.neutron.pause, &self.read_pause];

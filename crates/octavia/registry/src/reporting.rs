@@ -15,6 +15,7 @@ use gimbal_octavia_plan::{Block, SeenBalancer, SeenPool};
 use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
+use crate::pace::Line;
 use crate::sharing::{OwnersShare, is_block_of_others, words_of};
 use crate::turns::cost;
 use crate::unreadable::RUNS;
@@ -204,6 +205,9 @@ impl ManagedCluster {
             let hold = guard.held().map(|held| held.id).unwrap_or_default();
             add("Held", "Guard", &format!("a removal is held by the mass-change guard under {hold}"));
         }
+        if self.is_quarantined(cell) {
+            add("Held", "Quarantined", "the cluster is in quarantine: what is planned is not made");
+        }
         let (generation, header) = match cell.wanted() {
             DesiredEntry::LoadBalancer(wanted) => (wanted.generation, Some(&*wanted.header)),
             DesiredEntry::Deleting { .. } => (0, None),
@@ -238,16 +242,21 @@ impl ManagedCluster {
         match cell.state {
             CellState::Done | CellState::Blocked(_) | CellState::Gone => true,
             _ if self.held.contains(owner) && cell.is_deleting() => true,
-            _ if self.unread(cell).is_some() || cell.unsent >= RUNS => true,
+            _ if self.unread(cell).is_some() || cell.unsent >= RUNS || self.is_quarantined(cell) => true,
             _ => cell.working_since.is_some_and(|since| since + SLOW <= now),
         }
+    }
+
+    /// Whether a change waits because the cluster is in quarantine.
+    fn is_quarantined(&self, cell: &Cell) -> bool {
+        self.settings.quarantine && matches!(&cell.state, CellState::InLine(line) if *line != Line::Looks)
     }
 
     fn phase(&self, owner: &Text, cell: &Cell, is_stuck: bool) -> Phase {
         if cell.is_deleting() {
             return match cell.state {
                 CellState::Gone => Phase::Gone,
-                _ if self.held.contains(owner) => Phase::Held,
+                _ if self.held.contains(owner) || self.is_quarantined(cell) => Phase::Held,
                 _ => Phase::Removing,
             };
         }
@@ -258,6 +267,7 @@ impl ManagedCluster {
             CellState::Blocked(Block::RepairBudget) => Phase::Degraded,
             CellState::Blocked(_) => Phase::Blocked,
             _ if cell.looked_at.is_none() => Phase::Waiting,
+            _ if self.is_quarantined(cell) => Phase::Held,
             _ => Phase::Making,
         }
     }

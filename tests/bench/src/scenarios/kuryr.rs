@@ -74,8 +74,10 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
 
 /// A stage without a data plane, on which both programs run.
 async fn stage(own_port: &str) -> anyhow::Result<WayBack> {
-    let mut stage =
-        WayBack::build_on(Options::default(), &format!("vip: {{mode: allocate, ownPort: {own_port}}}")).await?;
+    // The rows are about the cloud's limits, not about the cluster's.
+    let quota = "quota: {loadBalancers: 100000, listeners: 100000, members: 10000000, ports: 100000}";
+    let extra = format!("vip: {{mode: allocate, ownPort: {own_port}}}\n  {quota}");
+    let mut stage = WayBack::build_on(Options::default(), &extra).await?;
     stage.start_writer(&[]).await?;
     stage.start_controller(&["--cluster-ip-services=false"]).await?;
     Ok(stage)

@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_plan::CloudChange;
-use gimbal_octavia_registry::RegistryEvent;
+use gimbal_octavia_registry::{CallAnswer, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota};
 
 use crate::wish::{Wish, going, key};
@@ -259,5 +259,25 @@ fn a_dry_run_and_a_quarantine_say_what_they_would_do() {
         let explained = world.writers[0].registry.explain("prod1", &key("shop", "web"), now).unwrap();
         assert!(explained.next.contains("Create loadbalancers"), "{}", explained.next);
         assert_eq!(explained.steps.len(), 2, "{:?}", explained.steps);
+        let told = world
+            .reports
+            .iter()
+            .filter(|(_, report)| report.conditions.iter().any(|one| &*one.reason == "Quarantined"));
+        assert_eq!(told.count(), usize::from(!dry), "{:?}", world.reports);
+        assert_eq!(world.phase("prod1", &key("shop", "web")) == Some(Phase::Held), !dry);
     }
+}
+
+#[test]
+fn a_pause_that_openstack_asks_for_is_told() {
+    let mut world = World::usual();
+    world.run(SECOND);
+    world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
+    let now = world.now();
+    let registry = &mut world.writers[0].registry;
+    let call = registry.next_call(now).unwrap();
+    let busy = CallAnswer::ReadFailed { words: "429".to_owned(), retry_after: Some(120 * SECOND) };
+    registry.answered(call.id, busy, now);
+    let explained = registry.explain("prod1", &key("shop", "web"), now).unwrap();
+    assert!(explained.next.ends_with("; OpenStack asks for a pause of 121 s more"), "{}", explained.next);
 }
