@@ -275,8 +275,8 @@ fn unsendable(error: &Error) -> &'static str {
 /// Returns what came instead of the service's own answer, as the cluster may learn it.
 fn unanswered(error: &Error) -> String {
     let answer = answer_in(error).map(|answer| match error {
-        // Of a redirect the words tell where OpenStack is.
-        Error::Refused { .. } => answer.split(' ').next().unwrap_or_default(),
+        // The words of a redirect, or of a failure inside the service, tell where OpenStack is.
+        Error::Refused { .. } | Error::Server { .. } => answer.split(' ').next().unwrap_or_default(),
         _ => answer,
     });
     match answer {
@@ -364,6 +364,14 @@ pub(crate) mod tests {
             (
                 MutationResult::Unknown(Error::Forbidden { message: at("403 Forbidden") }),
                 not_known("the answer \"403 Forbidden\" does not tell whether it was done"),
+            ),
+            (
+                MutationResult::Unknown(Error::Server {
+                    message: at("500 cannot connect to http://10.0.0.5:9696"),
+                    status: 500,
+                    retry_after: None,
+                }),
+                not_known("the answer \"500\" does not tell whether it was done"),
             ),
             (
                 MutationResult::Unknown(Error::Refused {

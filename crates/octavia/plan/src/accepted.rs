@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::memory::PlanPart;
 use crate::seen::{
     Provisioning, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
 };
@@ -48,11 +47,6 @@ impl Actor {
             }
             CloudChange::FailoverBalancer { id } => self.memory.failed_over = Some(id.clone()),
             CloudChange::DeleteBalancer { id } => {
-                // What led to its port without success can lead to another one's.
-                let gone = self.memory.gone_port.as_ref().map(|(port, ..)| port);
-                if self.seen.balancers.iter().any(|one| one.id == *id && Some(&one.vip_port) == gone) {
-                    self.memory.succeeded(Some(&PlanPart::FloatingIp));
-                }
                 self.with_balancer(id, |one| one.provisioning = Provisioning::PendingDelete);
             }
             CloudChange::CreateListener { .. } => {

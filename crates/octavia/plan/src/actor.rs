@@ -163,7 +163,6 @@ impl Actor {
         self.forget_failover();
         self.forget_suspect();
         self.find_given_away(now);
-        self.forget_gone_port();
         unfinished.map(|missing| self.missing(missing.ability))
     }
 

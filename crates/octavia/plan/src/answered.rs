@@ -82,13 +82,6 @@ impl Actor {
             | ServiceRefusal::Unsupported(_) => self.refused_part(change),
             _ => self.part_of(change),
         };
-        // The floating IP was just seen, so that it is the port which is not there. What is gone for good is seen by the tries of
-        // a drift interval.
-        if let (ServiceRefusal::NotFound, CloudChange::UpdateFloatingIp { fields, .. }) = (&refusal, change)
-            && let Some(port) = fields["port_id"].as_str()
-        {
-            self.memory.gone_port = Some(self.noted_port(self.memory.gone_port.as_ref(), port, now));
-        }
         let memory = &mut self.memory;
         match refusal {
             ServiceRefusal::Pending => {
@@ -202,19 +195,12 @@ impl Actor {
     /// Octavia says that something uses our port. A load balancer of another writer of ours is seen
     /// after a drift interval; then the port is of no use.
     fn port_is_used(&mut self, port: &str, now: Duration) {
-        self.memory.used_port = Some(self.noted_port(self.memory.used_port.as_ref(), port, now));
+        let since = match &self.memory.used_port {
+            Some((id, since, _)) if id == port => *since,
+            _ => now,
+        };
+        self.memory.used_port = Some((port.to_owned(), since, since + self.drift_interval <= now));
         self.memory.forget_invalid();
-    }
-
-    /// Returns what is remembered of a port about which the same was said before, or was not.
-    fn noted_port(
-        &self,
-        before: Option<&(String, Duration, bool)>,
-        port: &str,
-        now: Duration,
-    ) -> (String, Duration, bool) {
-        let since = before.filter(|(id, ..)| id == port).map_or(now, |(_, since, _)| *since);
-        (port.to_owned(), since, since + self.drift_interval <= now)
     }
 
     fn unsupported_by_provider(

@@ -44,8 +44,7 @@ impl Actor {
         let current = lineup.current;
         // Of a shared one the oldest owner may not have been heard yet, and another one would lack those who have not.
         let is_whole = !self.is_spared(&current.tags);
-        let lost = self.has_lost_its_port(current, &target);
-        let differs = is_whole && (lost || must_be_replaced(current, &target));
+        let differs = is_whole && must_be_replaced(current, &target);
         let broken = current.provisioning == Provisioning::Error;
         let moves = (differs || broken) && can_be_moved(current, &target);
         // One that is made for something that is no longer wanted is no successor.
@@ -60,7 +59,7 @@ impl Actor {
             return delete_balancer(other);
         }
         let mut conflict = None;
-        if is_whole && (!differs || moves) && !lost {
+        if is_whole && (!differs || moves) {
             // Octavia's lock does not matter to Neutron.
             match self.floating_next(wanted, facts, current, now) {
                 FloatingNext::Step(step) => return step,
@@ -185,7 +184,8 @@ impl Actor {
         }
         // Only beside a load balancer that is there.
         let is_used = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
-        if let Some(stray) = self.seen.ports.iter().find(|one| !is_used(&one.id) && self.may_remove(&one.id, now)) {
+        let can_go = |one: &&SeenPort| !is_used(&one.id) && !one.is_anothers() && self.may_remove(&one.id, now);
+        if let Some(stray) = self.seen.ports.iter().find(can_go) {
             return self.port_deleted(stray);
         }
         if let Some(pool) = self.memory.unread.first() {

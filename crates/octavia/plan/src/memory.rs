@@ -152,8 +152,8 @@ pub(crate) struct Memory {
     pub(crate) moved: Option<Duration>,
     /// A port of ours that Octavia refuses because something uses it, since when, and whether that is for good.
     pub(crate) used_port: Option<(String, Duration, bool)>,
-    /// A port of a VIP that Neutron does not find when a floating IP is to lead to it, since when, and whether that is for good.
-    pub(crate) gone_port: Option<(String, Duration, bool)>,
+    /// Whether a creation waits because another's load balancer has a port of ours.
+    pub(crate) given_away: bool,
 }
 
 /// Returns the key under which a member without our mark is remembered. A batch gives members no IDs.
@@ -292,7 +292,7 @@ impl Memory {
         self.blocks.retain(|_, one| !matches!(one.block, Block::Quota(_)));
     }
 
-    /// Stops waiting for an address that somebody else had: the owner has it now.
+    /// Stops waiting for an address or a port that somebody else had: the owner has it now.
     pub(crate) fn address_found(&mut self) {
         self.blocks.retain(|part, one| *part != PlanPart::Balancer || !matches!(one.block, Block::Conflict(_)));
     }

@@ -148,8 +148,8 @@ impl Actor {
         if let Some(step) = self.last_floating() {
             return step;
         }
-        if let Some(change) = self.port_left_behind() {
-            return BalancerStep::Change(change);
+        if let Some(step) = self.port_left_behind() {
+            return step;
         }
         if let Some(port) = self.seen.ports.first() {
             return BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() });

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
-use crate::seen::{Seen, SeenBalancer, SeenPort};
+use crate::seen::{SeenBalancer, SeenPort};
 use crate::target::{WantedBalancer, fixed_ip};
 
 impl Actor {
@@ -57,25 +57,6 @@ impl Actor {
             && (port.project.is_empty() || port.project == *header.placement.project)
             && first
             && target.additional_vips().into_iter().all(|(subnet, address)| has(subnet, address))
-    }
-
-    /// Whether somebody has deleted the port that was made for this VIP, which no load balancer can get back: no floating IP can
-    /// lead to it any more. Neutron's list shows it no more, and for a drift interval Neutron has said that it does not exist.
-    pub(crate) fn has_lost_its_port(&self, balancer: &SeenBalancer, target: &WantedBalancer<'_>) -> bool {
-        let gone =
-            self.memory.gone_port.as_ref().is_some_and(|(id, _, for_good)| *id == balancer.vip_port && *for_good);
-        gone && self.own_port(balancer).is_none()
-            && target.wanted.header.adopt.is_none()
-            && self.port_network(target).is_some()
-    }
-
-    /// A port that is seen, or that a floating IP leads to, is there.
-    pub(crate) fn forget_gone_port(&mut self) {
-        let Seen { ports, floating, .. } = &*self.seen;
-        let is_there = |id: &str| {
-            ports.iter().any(|one| one.id == id) || floating.iter().any(|one| one.port.as_deref() == Some(id))
-        };
-        self.memory.gone_port.take_if(|(id, ..)| is_there(id));
     }
 
     /// Something else has had this port for a drift interval.

@@ -290,7 +290,9 @@ impl OwnerLook {
         let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
         let read = self.ports.iter().map(|row| (text(row, "id"), text(row, "project_id")));
         let is_used = |id: &str| self.rows.balancers.iter().any(|row| row["vip_port_id"] == id);
-        let ports: Vec<_> = known.chain(read).filter(|(id, _)| !is_used(id)).collect();
+        // What is in a project that could not be read is taken for unknown.
+        let is_read = |project: &str| !self.unread.contains(project);
+        let ports = known.chain(read).filter(|(id, project)| !is_used(id) && is_read(project)).collect::<Vec<_>>();
         let reads = ports.into_iter().filter_map(|(id, project)| {
             let query = vec![("vip_port_id", id.clone())];
             let read = list(ApiService::Octavia, "loadbalancer", "loadbalancers", query);
@@ -301,11 +303,18 @@ impl OwnerLook {
         reads
     }
 
+    /// Whether a row is not the owner's in spite of its tags: it names another cluster, or a group.
+    fn is_left_out(&self, row: &Value) -> bool {
+        let names_group = || self.is_alone && tags_of(row).any(is_group);
+        self.cluster.as_ref().is_some_and(|cluster| is_anothers(row, cluster)) || names_group()
+    }
+
     fn take_user(&mut self, port: &str, rows: &[Value]) {
         for row in rows {
             let has = |wanted: &String| tags_of(row).any(|tag| tag == wanted);
-            // One of the owner's that the lists have not shown was made since: what they have shown is out of date.
-            self.failed |= !self.tags.is_empty() && self.tags.iter().all(has);
+            // One of the owner's that the lists have not shown was made since: what they have shown is out of date. Others with
+            // its tags are left out of what was listed.
+            self.failed |= !self.is_left_out(row) && !self.tags.is_empty() && self.tags.iter().all(has);
             self.users.extend(row["id"].as_str().map(|id| (port.to_owned(), id.to_owned())));
         }
     }

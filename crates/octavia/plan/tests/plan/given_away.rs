@@ -40,6 +40,10 @@ fn ports(world: &mut World) -> Vec<Value> {
 fn nothing_is_made_on_the_port_until_the_mark_is_back_or_the_load_balancer_is_gone() {
     for address in [None, Some("10.0.0.50")] {
         let (wish, mut world, id, port, mark) = taken_over(|wish| wish.address = address);
+        let look_later = |world: &mut World| {
+            world.advance(Duration::from_secs(301));
+            world.actor.look_again();
+        };
         for _ in 0..3 {
             let last = world.run();
             assert!(
@@ -47,8 +51,10 @@ fn nothing_is_made_on_the_port_until_the_mark_is_back_or_the_load_balancer_is_go
                 "{last:?}"
             );
             assert_eq!(world.sent, Vec::<CloudChange>::new());
-            world.advance(Duration::from_secs(301));
+            look_later(&mut world);
         }
+        // At once, although the conflict was to be told for minutes.
+        world.run();
         remark(&mut world, &id, &mark);
         made(&wish, &mut world);
         assert_eq!((world.balancer(), &world.actor.balancer().unwrap().vip_port), (id.clone(), &port));
@@ -73,4 +79,34 @@ fn the_owner_goes_and_leaves_the_port_without_a_mark() {
     assert_eq!((left.len(), &left[0]["id"], &left[0]["description"]), (1, &json!(port), &json!("")));
     let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
     assert_eq!((balancers.len(), &balancers[0]["id"], &balancers[0]["name"]), (1, &json!(id), &json!("mine")));
+}
+
+/// The load balancer that is adopted instead has another port.
+#[test]
+fn beside_another_load_balancer_the_port_stays() {
+    let (wish, mut world, id, port, mark) = taken_over(|_| {});
+    let fields = json!({"project_id": "p1", "vip_subnet_id": wish.subnet, "tags": mark["tags"], "description": mark["description"]});
+    world.by_hand(&SimRequest::post("/v2/lbaas/loadbalancers", json!({"loadbalancer": fields})));
+    world.actor.look_again();
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    let left = |world: &mut World| ports(world).iter().any(|row| row["id"] == port.as_str());
+    assert!(left(&mut world), "{:?}", world.sent);
+    assert_ne!(world.balancer(), id);
+    world.advance(Duration::from_secs(301));
+    world.actor.look_again();
+    world.run_on();
+    assert!(left(&mut world), "{:?}", world.sent);
+}
+
+/// Its load balancer went since the last look, so that nothing else would remove it.
+#[test]
+fn a_port_that_is_free_again_goes_with_its_owner() {
+    let (_, mut world, id, _, _) = taken_over(|_| {});
+    world.run();
+    world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true"));
+    world.advance(Duration::from_secs(20));
+    let owner = world.actor.desired().owner().clone();
+    world.actor.want(DesiredEntry::Deleting { owner });
+    assert_eq!(world.run_on(), BalancerStep::Gone);
+    assert_eq!(ports(&mut world), Vec::<Value>::new());
 }

@@ -7,7 +7,6 @@ mod executor;
 mod floating;
 mod gap;
 mod given_away;
-mod gone_port;
 mod groups;
 mod leftovers;
 mod overlap;
