@@ -53,7 +53,7 @@ fn nothing_is_made_on_the_port_until_the_mark_is_back_or_the_load_balancer_is_go
             assert_eq!(world.sent, Vec::<CloudChange>::new());
             look_later(&mut world);
         }
-        // At once, although the conflict was to be told for minutes.
+        // At once, although the conflict was to be logged for minutes.
         world.run();
         remark(&mut world, &id, &mark);
         made(&wish, &mut world);

@@ -118,7 +118,7 @@ fn the_older_one_has_the_port_that_both_want_and_decides_for_both() {
 #[test]
 fn a_port_that_is_occupied_stays_with_whoever_has_it() {
     let cases: [(Held, Held, Missed); 4] = [
-        // Nobody has anything yet.
+        // No owner has anything yet.
         (&[], &[(80, "a")], &[("b", 80, "shop/a")]),
         // The younger one has had it before.
         (&[(80, "b")], &[(80, "b")], &[("a", 80, "b")]),
@@ -165,7 +165,7 @@ fn each_setting_that_there_is_once_is_told_to_whoever_does_not_get_it() {
         let (_, alone) = asks("a", OLD, &[80]).plain();
         let (has, header) = (&wish.wanted.header, &alone.header);
         assert_eq!((&has.placement, &has.vip, &has.floating), (&header.placement, &header.vip, &header.floating));
-        // Nobody loses what all want.
+        // No owner loses what all want.
         let wish = merge([asks("a", OLD, &[80]).with(change), asks("b", YOUNG, &[81]).with(change)]);
         assert!(lost(&wish).is_empty(), "{setting}");
     }
