@@ -1,5 +1,6 @@
 //! Orphans, and what is not ours.
 
+use gimbal_kuryr_model::Phase;
 use gimbal_octavia_registry::RegistryEvent;
 use gimbal_octavia_sim::SimRequest;
 use serde_json::json;
@@ -105,6 +106,27 @@ fn a_load_balancer_whose_mark_is_taken_off_keeps_its_port() {
     let left = ports.iter().find(|row| row["id"] == port).unwrap();
     assert_eq!(left["description"], "");
     assert_eq!(ports.len(), 2);
+}
+
+/// It has all tags of the owner, and is left out of what the owner has; looks do not fail for that.
+#[test]
+fn an_owner_goes_though_its_load_balancer_names_a_group_or_another_cluster() {
+    for tag in ["gimbal-group:shop:edge", "gimbal-cluster:prod9"] {
+        let mut world = made(2);
+        let id = world.balancers_of("u0").remove(0);
+        let row = world.balancers().into_iter().find(|row| row["id"] == *id).unwrap();
+        let port = row["vip_port_id"].clone();
+        let mut tags = row["tags"].as_array().unwrap().clone();
+        tags.push(json!(tag));
+        let fields = json!({"loadbalancer": {"tags": tags}});
+        world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{id}"), fields));
+        world.run(200 * SECOND);
+        world.change("prod1", &key("shop", "s0"), |wish| wish.deleting = true);
+        world.run_until(400 * SECOND, tag, |world| world.phase("prod1", &key("shop", "s0")) == Some(Phase::Gone));
+        // What a group has left goes as the group's.
+        let is_left = world.balancers().iter().any(|row| row["id"] == *id && row["vip_port_id"] == port);
+        assert_eq!(is_left, tag.contains("cluster"), "{tag}");
+    }
 }
 
 /// As an admin orders it, or a Service that is deleted.
