@@ -102,20 +102,13 @@ impl Actor {
         now: Duration,
     ) -> BalancerStep {
         if replaces.is_none()
-            && let Some(step) = self.suspect_step(now)
-        {
-            return step;
-        }
-        if replaces.is_none()
-            && let Some(step) = self.port_given_away(now)
+            && let Some(step) = self.suspect_step(now).or_else(|| self.port_given_away(now))
         {
             return step;
         }
         let port = self.free_port(target);
         // A port that cannot be used holds the address against the load balancer.
-        let is_in_use = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
-        let can_go = |one: &&SeenPort| !is_in_use(&one.id) && !one.is_anothers();
-        let in_the_way = self.seen.ports.iter().filter(can_go).find(|one| !self.can_have(one, target));
+        let in_the_way = self.unused_ports().find(|one| !self.can_have(one, target));
         if let Some(port) = in_the_way {
             return self.unless_refused(self.port_deleted(port), now);
         }
@@ -183,9 +176,7 @@ impl Actor {
             return step;
         }
         // Only beside a load balancer that is there.
-        let is_used = |id: &str| self.seen.balancers.iter().any(|one| one.vip_port == id);
-        let can_go = |one: &&SeenPort| !is_used(&one.id) && !one.is_anothers() && self.may_remove(&one.id, now);
-        if let Some(stray) = self.seen.ports.iter().find(can_go) {
+        if let Some(stray) = self.unused_ports().find(|one| self.may_remove(&one.id, now)) {
             return self.port_deleted(stray);
         }
         if let Some(pool) = self.memory.unread.first() {

@@ -36,8 +36,13 @@ impl Actor {
 
     /// Returns the port of ours that a new load balancer can have: of several every writer takes the same one.
     pub(crate) fn free_port<'a>(&'a self, target: &WantedBalancer<'_>) -> Option<&'a SeenPort> {
-        let is_used = |port: &&SeenPort| self.seen.balancers.iter().any(|one| one.vip_port == port.id);
-        self.seen.ports.iter().filter(|port| !is_used(port) && self.can_have(port, target)).min_by_key(|port| &port.id)
+        self.unused_ports().filter(|port| self.can_have(port, target)).min_by_key(|port| &port.id)
+    }
+
+    /// Returns the ports of ours that no load balancer has, whoever's it is.
+    pub(crate) fn unused_ports(&self) -> impl Iterator<Item = &SeenPort> {
+        let is_used = |port: &SeenPort| self.seen.balancers.iter().any(|one| one.vip_port == port.id);
+        self.seen.ports.iter().filter(move |port| !port.is_anothers() && !is_used(port))
     }
 
     /// Whether a port can be the VIP's.
@@ -53,7 +58,6 @@ impl Actor {
         vip.port.is_none()
             && target.abilities.provider.own_port
             && !self.is_unusable(port)
-            && !port.is_anothers()
             && (port.project.is_empty() || port.project == *header.placement.project)
             && first
             && target.additional_vips().into_iter().all(|(subnet, address)| has(subnet, address))
