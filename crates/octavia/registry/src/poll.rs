@@ -26,6 +26,8 @@ use crate::unreadable::RUNS;
 const RARELY: Duration = Duration::from_secs(600);
 /// Everything is looked at once in this time, whatever the lists show.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+/// The first lists of a stream wait for its entries at most so long.
+const ENTRIES_AWAITED: Duration = Duration::from_secs(10);
 /// The pause after a list that failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -69,6 +71,8 @@ struct PollRun {
 #[derive(Debug, Default)]
 pub(crate) struct Poller {
     run: Option<PollRun>,
+    /// Lists that ended before the first entry came, and until when they wait for it.
+    early: Option<(PollRun, Instant)>,
     comparison: Option<Box<ListComparison>>,
     due: Option<Instant>,
     /// The life of the stream in which lists were complete.
@@ -95,7 +99,11 @@ impl Poller {
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        if self.run.is_some() || self.comparison.is_some() { None } else { self.due }
+        match &self.early {
+            Some((_, until)) => Some(*until),
+            None if self.run.is_some() || self.comparison.is_some() => None,
+            None => self.due,
+        }
     }
 
     /// Whether the last lists were not complete.
@@ -114,16 +122,21 @@ impl Poller {
 
     /// Whether lists are to begin.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.run.is_none() && self.comparison.is_none() && self.due.is_none_or(|due| due <= now)
+        let goes_on = self.run.is_some() || self.early.is_some() || self.comparison.is_some();
+        !goes_on && self.due.is_none_or(|due| due <= now)
     }
 }
 
 impl ManagedCluster {
     /// Begins lists if they are due.
-    pub(crate) fn poll(&mut self, now: Instant) {
-        if self.poller.comparison.take_if(|comparison| comparison.life != self.life).is_some() {
+    pub(crate) fn poll(&mut self, shared: &mut RegistryCore, now: Instant) {
+        let is_former = self.poller.early.take_if(|(run, _)| run.life != self.life).is_some();
+        if self.poller.comparison.take_if(|comparison| comparison.life != self.life).is_some() || is_former {
             // What was shown before the stream was lost counts for nothing.
             self.poller.everything_now();
+        }
+        if let Some((run, _)) = self.poller.early.take_if(|(_, until)| self.is_complete || *until <= now) {
+            self.begin_comparison(run, shared, now);
         }
         if !self.poller.is_due(now) {
             return;
@@ -246,6 +259,11 @@ impl ManagedCluster {
                 self.poller.rarely_due = None;
                 return;
             }
+        }
+        if self.cells.is_empty() && !self.is_complete {
+            // Entries are told once the lists are known, or come just then. Each would have to look alone if these lists were over.
+            self.poller.early = Some((run, now + ENTRIES_AWAITED));
+            return;
         }
         self.begin_comparison(run, shared, now);
     }

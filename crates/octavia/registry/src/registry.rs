@@ -418,7 +418,7 @@ impl ManagedCluster {
         if !self.is_live(shared.settings.heartbeat_age, now) {
             return;
         }
-        self.poll(now);
+        self.poll(shared, now);
         let reads = self.tracker.due(&self.cluster_tag(), now);
         self.plan_tracking(reads);
     }

@@ -60,7 +60,7 @@ fn event(world: &mut World, dice: &mut Dice, owners: &mut u64) {
         }),
         (9, _) if dice.one_in(2) => {
             let nth = usize::try_from(dice.below(world.writers.len() as u64)).unwrap();
-            world.restart(nth);
+            if dice.one_in(2) { world.restart_before_entries(nth) } else { world.restart(nth) }
         }
         (10, _) => {
             // The cluster's controller moves to the other writer, or comes back to this one.
@@ -211,6 +211,7 @@ fn a_port_that_has_members_is_never_without() {
         for _ in 0..80 {
             let name = key("shop", &format!("s{}", dice.below(3)));
             match dice.below(8) {
+                0 if dice.one_in(2) => world.restart_before_entries(0),
                 0 => world.restart(0),
                 1 => {
                     // Both for a moment.

@@ -79,3 +79,32 @@ fn thousands_after_a_restart_cost_one_read_each_and_a_new_one_is_not_behind_them
     let reads = world.reads.len();
     assert!(reads <= COUNT + COUNT / 50 + 60, "{reads}");
 }
+
+#[test]
+fn lists_that_are_over_before_the_entries_come_are_still_of_use() {
+    let mut world = World::at_rest(100);
+    world.sent.clear();
+    world.reads.clear();
+    world.restart_before_entries(0);
+    world.run(60 * SECOND);
+    assert!(world.is_converged());
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    // Its members and its port; the lists show the rest.
+    assert!(world.reads.len() <= 100 * 2 + 20, "{}", world.reads.len());
+}
+
+/// An entry that cannot be read keeps a snapshot incomplete for as long as it is there.
+#[test]
+fn lists_do_not_wait_for_entries_that_never_come() {
+    let mut world = World::at_rest(1);
+    world.kill(0);
+    world.open(0, "prod1");
+    world.run(11 * SECOND);
+    world.reads.clear();
+    let now = world.now();
+    for ((_, key), wish) in world.wishes.clone() {
+        world.writers[0].registry.want("prod1", key, wish.entry(), now);
+    }
+    world.run(SECOND);
+    assert!(!world.reads.is_empty(), "it looks alone");
+}

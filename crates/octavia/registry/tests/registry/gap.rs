@@ -27,6 +27,7 @@ fn event(world: &mut World, dice: &mut Dice) {
         world.change(CLUSTER, &name(nth), |wish| (wish.members, wish.known) = (members, true));
     };
     match dice.below(16) {
+        0 if dice.below(2) == 0 => world.restart_before_entries(0),
         0 => world.restart(0),
         1 => {
             // Both writers for a moment.

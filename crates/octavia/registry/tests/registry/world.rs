@@ -199,19 +199,28 @@ impl World {
 
     /// Kills a writer's process; its answers are lost. A new one takes its place and its streams.
     pub fn restart(&mut self, nth: usize) {
+        for cluster in self.kill(nth) {
+            self.connect(nth, &cluster);
+        }
+    }
+
+    /// As [`Self::restart`], and the entries come only after the lists, as they do where it depends on those who may have what.
+    pub fn restart_before_entries(&mut self, nth: usize) {
+        let clusters = self.kill(nth);
+        clusters.iter().for_each(|cluster| self.open(nth, cluster));
+        self.run(SECOND / 2);
+        clusters.iter().for_each(|cluster| self.connect(nth, cluster));
+    }
+
+    /// Kills a writer's process. Returns the clusters that streamed to it.
+    pub fn kill(&mut self, nth: usize) -> Vec<String> {
         self.counts.kills += 1;
         self.kept.may_release();
         note(|| format!("{:?} writer {nth} is killed", self.cloud.now()));
         let streams = std::mem::take(&mut self.writers[nth].streams);
-        let last = self.writers.len();
         self.add_writer();
         self.writers.swap_remove(nth);
-        if nth != last - 1 {
-            self.writers.swap(nth, last - 1);
-        }
-        for cluster in streams {
-            self.connect(nth, &cluster);
-        }
+        streams
     }
 
     pub fn now(&self) -> Instant {

@@ -7,8 +7,8 @@ use super::World;
 use crate::wish::Wish;
 
 impl World {
-    /// Lets a cluster stream to a writer: a snapshot, then changes.
-    pub fn connect(&mut self, nth: usize, cluster: &str) {
+    /// Opens a cluster's stream to a writer, which has no entries yet.
+    pub fn open(&mut self, nth: usize, cluster: &str) {
         let now = self.now();
         note(|| format!("{:?} {cluster} streams to writer {nth}", self.cloud.now()));
         let newest = self.newest.entry(cluster.to_owned()).or_default();
@@ -19,7 +19,18 @@ impl World {
         writer.registry.set_facts(cluster, self.facts.clone(), now);
         self.kept.may_release();
         writer.registry.heard(cluster, now);
+        writer.registry.set_current(cluster, false, false);
         writer.last_heartbeat.insert(cluster.to_owned(), self.cloud.now());
+        if !writer.streams.iter().any(|one| one == cluster) {
+            writer.streams.push(cluster.to_owned());
+        }
+    }
+
+    /// Lets a cluster stream to a writer: a snapshot, then changes.
+    pub fn connect(&mut self, nth: usize, cluster: &str) {
+        self.open(nth, cluster);
+        let now = self.now();
+        let writer = &mut self.writers[nth];
         for ((_, key), wish) in self.wishes.iter().filter(|((of, _), _)| of == cluster) {
             self.kept.wants(key, wish, self.cloud.now());
             writer.registry.want(cluster, key.clone(), wish.entry(), now);
@@ -32,9 +43,6 @@ impl World {
         }
         writer.holds.extend(self.wishes.keys().filter(|(of, _)| of == cluster).cloned());
         writer.registry.snapshot_complete(cluster, now, now);
-        if !writer.streams.iter().any(|one| one == cluster) {
-            writer.streams.push(cluster.to_owned());
-        }
         for (key, report) in writer.registry.reports(cluster, now) {
             self.reports.insert((cluster.to_owned(), key), report);
         }
