@@ -69,7 +69,11 @@ impl Actor {
                 let tags = port.tags.iter().filter(|tag| !is_mark(tag)).map(|tag| json!(tag)).collect();
                 CloudChange::TagPort { id, tags }
             }
-            false => CloudChange::UpdatePort { id, revision: port.revision, fields: json!({"description": ""}) },
+            false => {
+                // What a person has written there stays.
+                let words: Vec<&str> = port.description.split_whitespace().filter(|word| !is_mark(word)).collect();
+                CloudChange::UpdatePort { id, revision: port.revision, fields: json!({"description": words.join(" ")}) }
+            }
         };
         Some(BalancerStep::Change(change))
     }

@@ -150,8 +150,9 @@ impl Actor {
         self.members_meanwhile(target, current, now).unwrap_or(step)
     }
 
-    /// Deletes a port that no load balancer has. Another writer may have made one on it a moment ago: a look comes right before.
-    fn port_deleted(&self, port: &SeenPort) -> BalancerStep {
+    /// Deletes a port that no load balancer has. Another writer, or a person, may have made one on it a moment ago: a look comes
+    /// right before.
+    pub(crate) fn port_deleted(&self, port: &SeenPort) -> BalancerStep {
         if !self.memory.just_looked {
             return BalancerStep::Look(CloudLook::Owner);
         }

@@ -289,7 +289,8 @@ structs! {
         tags,
     }
     SeenPort {
-        id, subnet, address, fixed, project, name, device, device_owner, security_groups, tags, revision, user,
+        id, subnet, address, fixed, project, name, device, device_owner, security_groups, tags, description, revision,
+        user,
     }
     SeenFloatingIp { id, address, port, project, network, description, revision, tags }
 }
@@ -323,7 +324,7 @@ mod tests {
                 "session_persistence": {"type": "SOURCE_IP"}, "healthmonitor": {"id": id(7), "delay": 5.5}}],
         });
         let port = json!({"id": id(2), "fixed_ips": [{"subnet_id": id(3), "ip_address": "10.0.0.2"}],
-            "project_id": "p", "device_id": "lb-1", "device_owner": "Octavia", "revision_number": u64::MAX});
+            "project_id": "p", "device_id": "lb-1", "device_owner": "Octavia", "description": "mine", "revision_number": u64::MAX});
         let floating = json!({"id": id(8), "floating_ip_address": "172.24.4.9", "port_id": id(2)});
         Seen {
             balancers: vec![SeenBalancer::read_tree(&row), SeenBalancer::default()],

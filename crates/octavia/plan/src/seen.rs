@@ -158,6 +158,8 @@ pub struct SeenPort {
     pub security_groups: Vec<String>,
     /// Its tags.
     pub tags: Vec<String>,
+    /// Its description: the mark, and what a person has added.
+    pub description: String,
     /// The number of its last change.
     pub revision: Option<u64>,
     /// The load balancer that has it as its VIP and is not the owner's, for instance since somebody took the mark off; empty if
@@ -331,6 +333,7 @@ impl SeenPort {
             device_owner: text(row, "device_owner"),
             security_groups: texts(row, "security_groups"),
             tags: texts(row, "tags"),
+            description: text(row, "description"),
             revision: row["revision_number"].as_u64(),
             user: String::new(),
         }

@@ -152,7 +152,12 @@ impl Actor {
             return step;
         }
         if let Some(port) = self.seen.ports.first() {
-            return BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() });
+            let delete = BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() });
+            // One that cannot be deleted now needs no look.
+            return match self.unless_refused(delete, now) {
+                BalancerStep::Change(_) => self.port_deleted(port),
+                refused => refused,
+            };
         }
         self.suspect_step(now).unwrap_or(BalancerStep::Gone)
     }

@@ -260,7 +260,9 @@ impl World {
         let balancers: Vec<SeenBalancer> = rows.iter().map(|row| self.tree(row)).collect();
         let descriptions = mark.descriptions();
         let marked: Vec<_> = descriptions.iter().map(|one| ("description", one.as_str())).collect();
-        let mut ports: Vec<SeenPort> = self.rows("/v2.0/ports", "ports", &marked).iter().map(SeenPort::read).collect();
+        // Also where a person has written something beside it.
+        let mut ports: Vec<SeenPort> = self.rows("/v2.0/ports", "ports", &[]).iter().map(SeenPort::read).collect();
+        ports.retain(|port| port.description.contains(&mark.description()));
         for port in ports.iter_mut().filter(|port| balancers.iter().all(|one| one.vip_port != port.id)) {
             let users = self.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[("vip_port_id", &port.id)]);
             users.first().and_then(|row| row["id"].as_str()).into_iter().for_each(|id| port.has_user(id));

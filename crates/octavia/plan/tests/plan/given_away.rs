@@ -7,7 +7,7 @@ use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
 use gimbal_octavia_sim::SimRequest;
 use serde_json::{Value, json};
 
-use crate::executor::World;
+use crate::executor::{Way, World};
 use crate::services::{made, world};
 use crate::wish::Wish;
 
@@ -109,4 +109,35 @@ fn a_port_that_is_free_again_goes_with_its_owner() {
     world.actor.want(DesiredEntry::Deleting { owner });
     assert_eq!(world.run_on(), BalancerStep::Gone);
     assert_eq!(ports(&mut world), Vec::<Value>::new());
+}
+
+#[test]
+fn what_a_person_wrote_beside_the_mark_of_the_port_stays() {
+    let (_, mut world, _, port, _) = taken_over(|_| {});
+    let marked = ports(&mut world).remove(0)["description"].as_str().unwrap().to_owned();
+    let fields = json!({"port": {"description": format!("ask {marked} Ann")}});
+    world.by_hand(&SimRequest::put(&format!("/v2.0/ports/{port}"), fields));
+    world.actor.look_again();
+    world.run();
+    let owner = world.actor.desired().owner().clone();
+    world.actor.want(DesiredEntry::Deleting { owner });
+    assert_eq!(world.run_on(), BalancerStep::Gone);
+    assert_eq!(ports(&mut world).remove(0)["description"], "ask Ann");
+}
+
+/// The owner goes after its port was made and before its load balancer was, and a person has made one on the port meanwhile.
+#[test]
+fn a_port_on_which_somebody_has_built_since_the_last_look_stays_when_its_owner_goes() {
+    let (_, mut world) = world(|wish| wish.from_outside = true);
+    let change = world.run_to_change();
+    assert!(matches!(change, CloudChange::CreatePort { .. }), "{change:?}");
+    world.take(&BalancerStep::Change(change), Way::Arrives);
+    let port = ports(&mut world).remove(0)["id"].clone();
+    let theirs = json!({"loadbalancer": {"name": "mine", "project_id": "p1", "vip_port_id": port}});
+    world.by_hand(&SimRequest::post("/v2/lbaas/loadbalancers", theirs));
+    let owner = world.actor.desired().owner().clone();
+    world.actor.want(DesiredEntry::Deleting { owner });
+    assert_eq!(world.run_on(), BalancerStep::Gone);
+    let left = ports(&mut world);
+    assert_eq!((left.len(), &left[0]["id"], &left[0]["description"]), (1, &port, &json!("")));
 }

@@ -123,12 +123,10 @@ fn a_quota_is_tried_again_after_a_while_and_removal_is_not_held_by_it() {
     let (wish, mut world) = world(|wish| wish.from_outside = true);
     world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
     assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
-    let mut deleted = world.actor.clone();
-    deleted.want(wish.deleting());
-    assert!(matches!(
-        deleted.step(&world.facts, world.cloud.now()),
-        BalancerStep::Change(CloudChange::DeletePort { .. })
-    ));
+    let kept = world.actor.clone();
+    world.actor.want(wish.deleting());
+    assert!(matches!(world.run_to_change(), CloudChange::DeletePort { .. }));
+    world.actor = kept;
     world.cloud.set_quota("p1", ProjectQuota::default());
     world.advance(std::time::Duration::from_secs(301));
     made(&wish, &mut world);
