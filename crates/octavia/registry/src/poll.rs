@@ -261,7 +261,7 @@ impl ManagedCluster {
             }
         }
         if self.cells.is_empty() && !self.is_complete {
-            // Entries are told once the lists are known, or come just then. Each would have to look alone if these lists were over.
+            // Entries wait for these lists, or come just then. Each would have to look alone if the lists were over.
             self.poller.early = Some((run, now + ENTRIES_AWAITED));
             return;
         }
