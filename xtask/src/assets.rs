@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use gimbal_assets::{Asset, cache, once};
+use gimbal_assets::{Asset, NodeTools, cache, once};
 
 use crate::shell;
 
@@ -16,11 +16,20 @@ pub struct Args {
     /// Keystone, Octavia and Neutron too, and the data that a testbed starts from.
     #[arg(long)]
     openstack: bool,
+    /// What nodes run, for `cargo xtask prove install`.
+    #[arg(long)]
+    nodes: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
     for asset in Asset::ALL {
         show(asset.name(), asset.version(), &asset.path()?);
+    }
+    if args.nodes {
+        for asset in Asset::NODE {
+            show(asset.name(), asset.version(), &asset.path()?);
+        }
+        NodeTools::find()?;
     }
     show("cargo-deny", CARGO_DENY, &cargo_deny()?);
     if args.openstack {

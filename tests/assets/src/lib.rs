@@ -9,9 +9,10 @@ use anyhow::Context as _;
 
 mod build;
 mod debian;
-mod haproxy;
 mod lock;
 mod module;
+mod node;
+mod unpacked;
 
 use build::Recipe;
 pub use build::say;
@@ -25,6 +26,7 @@ const HELM: &str = "4.2.4";
 const CRANE: &str = "0.22.1";
 /// Of Prometheus 3.16: the first one that `go install` takes, because earlier ones replace dependencies.
 const PROMTOOL: &str = "0.316.0";
+const CONTAINERD: &str = "2.3.7";
 
 /// A third-party program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +49,22 @@ pub enum Asset {
     Crane,
     /// promtool.
     Promtool,
+    /// kubelet.
+    Kubelet,
+    /// kube-proxy.
+    KubeProxy,
+    /// kube-scheduler.
+    Scheduler,
+    /// containerd.
+    Containerd,
+    /// ctr, the client of containerd.
+    Ctr,
+    /// What containerd starts for each Pod.
+    ContainerdShim,
 }
 
 impl Asset {
-    /// Every program.
+    /// What `cargo xtask test` needs.
     pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::ApiServer,
@@ -62,6 +76,9 @@ impl Asset {
         Self::Crane,
         Self::Promtool,
     ];
+    /// What a node runs, beside what [`NodeTools`] has.
+    pub const NODE: [Self; 6] =
+        [Self::Kubelet, Self::KubeProxy, Self::Scheduler, Self::Containerd, Self::Ctr, Self::ContainerdShim];
 
     /// Returns the program's name.
     #[must_use]
@@ -76,6 +93,12 @@ impl Asset {
             Self::Helm => "helm",
             Self::Crane => "crane",
             Self::Promtool => "promtool",
+            Self::Kubelet => "kubelet",
+            Self::KubeProxy => "kube-proxy",
+            Self::Scheduler => "kube-scheduler",
+            Self::Containerd => "containerd",
+            Self::Ctr => "ctr",
+            Self::ContainerdShim => "containerd-shim-runc-v2",
         }
     }
 
@@ -84,12 +107,18 @@ impl Asset {
     pub fn version(self) -> &'static str {
         match self {
             Self::Etcd => ETCD,
-            Self::ApiServer | Self::ControllerManager | Self::Kubectl => KUBERNETES,
+            Self::ApiServer
+            | Self::ControllerManager
+            | Self::Kubectl
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Scheduler => KUBERNETES,
             Self::Grpcurl => GRPCURL,
             Self::Buf => BUF,
             Self::Helm => HELM,
             Self::Crane => CRANE,
             Self::Promtool => PROMTOOL,
+            Self::Containerd | Self::Ctr | Self::ContainerdShim => CONTAINERD,
         }
     }
 
@@ -128,9 +157,14 @@ impl Asset {
     /// that a new version never uses an old binary.
     fn folder(self) -> String {
         match self {
-            Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Kubectl => {
-                format!("k8s-{KUBERNETES}-etcd-{ETCD}")
-            }
+            Self::Etcd
+            | Self::ApiServer
+            | Self::ControllerManager
+            | Self::Kubectl
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Scheduler => format!("k8s-{KUBERNETES}-etcd-{ETCD}"),
+            Self::Containerd | Self::Ctr | Self::ContainerdShim => format!("containerd-{CONTAINERD}"),
             Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool => {
                 format!("{}-{}", self.name(), self.version())
             }
@@ -142,7 +176,12 @@ impl Asset {
         let install = |package: &str, tags| Recipe::Install { package: format!("{package}@v{version}"), tags };
         match self {
             Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
-            Self::ApiServer | Self::ControllerManager | Self::Kubectl => Recipe::Module {
+            Self::ApiServer
+            | Self::ControllerManager
+            | Self::Kubectl
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Scheduler => Recipe::Module {
                 package: format!("k8s.io/kubernetes/cmd/{}", self.name()),
                 // Without it the server reports v0.0.0, and clients that check the version refuse it.
                 stamp: format!(
@@ -155,6 +194,9 @@ impl Asset {
             Self::Crane => install("github.com/google/go-containerregistry/cmd/crane", ""),
             // Without the clients of clouds in which Prometheus finds what to scrape.
             Self::Promtool => install("github.com/prometheus/prometheus/cmd/promtool", "remove_all_sd"),
+            Self::Containerd | Self::Ctr | Self::ContainerdShim => {
+                install(&format!("github.com/containerd/containerd/v2/cmd/{}", self.name()), "")
+            }
         }
     }
 }
@@ -193,7 +235,30 @@ pub fn debian(packages: &[&str]) -> anyhow::Result<()> {
 /// # Errors
 /// It is not installed, and apt-get is missing or has no package lists.
 pub fn haproxy() -> anyhow::Result<PathBuf> {
-    haproxy::path()
+    unpacked::program("haproxy", "usr/sbin/haproxy")
+}
+
+/// What a node runs that is neither Kubernetes' nor containerd's.
+#[derive(Debug, Clone)]
+pub struct NodeTools {
+    /// runc, which makes containers.
+    pub runc: PathBuf,
+    /// nft, by which kube-proxy writes its rules.
+    pub nft: PathBuf,
+    /// The folder of the plug-ins that connect Pods: bridge, host-local, loopback.
+    pub plugins: PathBuf,
+    /// The program that keeps the namespaces of a Pod; linked statically.
+    pub pause: PathBuf,
+}
+
+impl NodeTools {
+    /// Returns them, and downloads or builds first what is missing. Blocks for seconds.
+    ///
+    /// # Errors
+    /// apt-get, `go` or `cc` is missing, or there is no such package.
+    pub fn find() -> anyhow::Result<Self> {
+        node::tools()
+    }
 }
 
 /// Returns the folder of a Go module at a version, for files in it that are no programs. Blocks while it is downloaded, once.
@@ -218,7 +283,7 @@ mod tests {
 
     #[test]
     fn folders_name_versions() {
-        for asset in Asset::ALL {
+        for asset in Asset::ALL.into_iter().chain(Asset::NODE) {
             assert!(asset.folder().contains(asset.version()), "{asset:?}");
         }
     }

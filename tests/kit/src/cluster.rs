@@ -16,6 +16,7 @@ mod controllers;
 mod crds;
 mod empty;
 mod etcd;
+mod nodes;
 mod pool;
 mod rights;
 mod start;
@@ -24,6 +25,7 @@ mod users;
 pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
 pub use etcd::Backup;
+pub use nodes::{Network, Node, NodeCluster, Registry, Site};
 pub use pool::PooledCluster;
 pub use rights::Rights;
 pub use users::{Rule, UserAccess};
@@ -56,7 +58,7 @@ impl TestCluster {
         // Another process may take a free port before the server binds it.
         let mut last = None;
         for _ in 0..3 {
-            match Self::try_start(&tools).await {
+            match Self::try_start(&tools, &start::Place::Loopback).await {
                 Ok(cluster) => return Ok(cluster),
                 Err(error) => last = Some(error),
             }
@@ -64,9 +66,9 @@ impl TestCluster {
         Err(last.context("not tried")?)
     }
 
-    async fn try_start(tools: &start::Tools) -> anyhow::Result<Self> {
+    async fn try_start(tools: &start::Tools, place: &start::Place) -> anyhow::Result<Self> {
         let dir = tempfile::Builder::new().prefix("gimbal-cluster-").tempdir().context("no temporary folder")?;
-        let layout = start::Layout::write(dir.path(), tools)?;
+        let layout = start::Layout::write(dir.path(), tools, place)?;
         let etcd = layout.start_etcd()?;
         let mut apiserver = layout.start_apiserver()?;
         let admin = Api::connect(&layout.url, users::ADMIN_TOKEN, &layout.ca)?;

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-use super::{Api, READY_WITHIN, users};
+use super::{Api, Network, READY_WITHIN, users};
 use crate::assets::Asset;
 use crate::process::free_port;
-use crate::{Pair, Pki, Process};
+use crate::{Pair, Pki, Process, San};
 
 /// Limits the log to what a test may ask about: the API server sends many requests to itself.
 const AUDIT_POLICY: &str = r#"
@@ -32,6 +32,50 @@ impl Tools {
     }
 }
 
+/// Where the servers listen.
+pub(super) enum Place {
+    /// On this machine's loopback address, without nodes.
+    Loopback,
+    /// Where nodes reach them.
+    Network(Network),
+}
+
+impl Place {
+    fn address(&self) -> String {
+        match self {
+            Self::Loopback => "127.0.0.1".to_owned(),
+            Self::Network(network) => network.servers(),
+        }
+    }
+
+    fn certificate(&self, pki: &Pki) -> anyhow::Result<Pair> {
+        let Self::Network(network) = self else { return pki.server("apiserver") };
+        let (own, service) = (network.servers(), network.api_service());
+        pki.issue("apiserver", &[San::Ip(&own), San::Ip(&service), San::Dns("kubernetes.default.svc")])
+    }
+
+    /// Returns the options of the API server that depend on whether there are nodes.
+    fn options(&self) -> Vec<String> {
+        match self {
+            Self::Loopback => options(&[
+                ("authorization-mode", "RBAC"),
+                // It would wait for default ServiceAccounts, and no controller creates them.
+                ("disable-admission-plugins", "ServiceAccount"),
+                ("service-cluster-ip-range", "10.96.0.0/16,fd00:96::/112"),
+                // A loopback address is not valid as an endpoint.
+                ("endpoint-reconciler-type", "none"),
+            ]),
+            Self::Network(network) => options(&[
+                ("authorization-mode", "Node,RBAC"),
+                ("enable-admission-plugins", "NodeRestriction"),
+                ("allow-privileged", "true"),
+                ("service-cluster-ip-range", &network.services()),
+                ("kubelet-preferred-address-types", "InternalIP"),
+            ]),
+        }
+    }
+}
+
 /// Files, ports and command lines of one cluster.
 pub(super) struct Layout {
     dir: PathBuf,
@@ -45,12 +89,13 @@ pub(super) struct Layout {
     pub(super) authority: Pki,
     pub(super) next_authority: Pki,
     serving: Pair,
+    pub(super) accounts: Pair,
     pub(super) audit_log: PathBuf,
 }
 
 impl Layout {
     /// Chooses ports and writes the files that the servers read.
-    pub(super) fn write(dir: &Path, tools: &Tools) -> anyhow::Result<Self> {
+    pub(super) fn write(dir: &Path, tools: &Tools, place: &Place) -> anyhow::Result<Self> {
         let file = |name: &str| dir.join(name);
         let write = |name: &str, text: &str| {
             std::fs::write(file(name), text).with_context(|| format!("cannot write {name}"))?;
@@ -60,9 +105,9 @@ impl Layout {
         let next = Pki::create(file("pki-next"))?;
         let ca = [&pki, &next].map(|pki| std::fs::read_to_string(pki.ca())).into_iter().collect::<Result<String, _>>();
         let ca = write("authorities.pem", &ca.context("an authority's certificate cannot be read")?)?;
-        let serving = pki.server("apiserver")?;
+        let serving = place.certificate(&pki)?;
         let accounts = pki.issue("service-accounts", &[])?;
-        let port = free_port()?;
+        let (address, port) = (place.address(), free_port()?);
         let etcd_url = format!("http://127.0.0.1:{}", free_port()?);
         let audit_log = file("audit.log");
         // A peer that does not exist needs no known port.
@@ -78,41 +123,37 @@ impl Layout {
             ("unsafe-no-fsync", "true"),
             ("log-level", "warn"),
         ]);
-        let apiserver_args = options(&[
+        let mut apiserver_args = options(&[
             ("etcd-servers", &etcd_url),
-            ("bind-address", "127.0.0.1"),
-            ("advertise-address", "127.0.0.1"),
+            ("bind-address", &address),
+            ("advertise-address", &address),
             ("secure-port", &port.to_string()),
             ("tls-cert-file", &serving.cert.display().to_string()),
             ("tls-private-key-file", &serving.key.display().to_string()),
             ("client-ca-file", &ca),
             ("token-auth-file", &write("tokens.csv", &users::token_file())?),
-            ("authorization-mode", "RBAC"),
-            // It would wait for default ServiceAccounts, and no controller creates them.
-            ("disable-admission-plugins", "ServiceAccount"),
             ("service-account-key-file", &accounts.cert.display().to_string()),
             ("service-account-signing-key-file", &accounts.key.display().to_string()),
             ("service-account-issuer", "https://kubernetes.default.svc"),
-            ("service-cluster-ip-range", "10.96.0.0/16,fd00:96::/112"),
-            // A loopback address is not valid as an endpoint.
-            ("endpoint-reconciler-type", "none"),
             ("audit-policy-file", &write("audit-policy.yaml", AUDIT_POLICY)?),
             ("audit-log-path", &audit_log.display().to_string()),
             // In MB. A rotation of the log would lose requests that a test counts.
             ("audit-log-maxsize", "100000"),
         ]);
+        apiserver_args.extend(place.options());
         Ok(Self {
             dir: dir.to_owned(),
             etcd: tools.etcd.clone(),
             apiserver: tools.apiserver.clone(),
             etcd_args,
             apiserver_args,
-            url: format!("https://127.0.0.1:{port}"),
+            url: format!("https://{address}:{port}"),
             etcd_url,
             ca: ca.into(),
             authority: pki,
             next_authority: next,
             serving,
+            accounts,
             audit_log,
         })
     }

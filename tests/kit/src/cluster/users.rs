@@ -12,8 +12,22 @@ use super::{Api, Rights, TestCluster};
 pub(super) const ADMIN_TOKEN: &str = "admin-token";
 
 /// All users that the API server knows beside the administrator; it reads their file only when it starts.
-const USERS: [&str; 10] =
-    ["writer", "discoverer", "user-1", "user-2", "user-3", "user-4", "user-5", "user-6", "user-7", "user-8"];
+const USERS: [&str; 12] = [
+    "writer",
+    "discoverer",
+    "user-1",
+    "user-2",
+    "user-3",
+    "user-4",
+    "user-5",
+    "user-6",
+    "user-7",
+    "user-8",
+    "system:kube-scheduler",
+    "system:kube-proxy",
+];
+/// Most nodes of a cluster.
+const NODES: u8 = 4;
 
 /// Rights take effect when the API server's own watch has seen them.
 const EFFECTIVE_WITHIN: Duration = Duration::from_secs(20);
@@ -23,10 +37,19 @@ pub(super) fn token_file() -> String {
     for user in USERS {
         text.push_str(&format!("{},{user},{user}\n", token(user)));
     }
+    for number in 1..=NODES {
+        let (name, user) = (node(number), format!("system:node:{}", node(number)));
+        text.push_str(&format!("{},{user},{name},\"system:nodes\"\n", token(&user)));
+    }
     text
 }
 
-fn token(user: &str) -> String {
+/// Returns the name of a node; nodes count from 1.
+pub(super) fn node(number: u8) -> String {
+    format!("n{number}")
+}
+
+pub(super) fn token(user: &str) -> String {
     format!("{user}-token")
 }
 

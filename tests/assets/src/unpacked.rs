@@ -1,4 +1,4 @@
-//! haproxy from Debian, unpacked into the cache: nothing is installed, no service starts, and no root is needed.
+//! Programs from Debian, unpacked into the cache: nothing is installed, no service starts, and no root is needed.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -8,35 +8,46 @@ use anyhow::Context as _;
 
 use super::{cache, debian, once, say};
 
-/// Starts the unpacked program with its libraries.
-const START: &str = "#!/bin/sh
-here=$(dirname \"$(readlink -f \"$0\")\")
-LD_LIBRARY_PATH=$(echo \"$here\"/root/usr/lib/*-linux-gnu)
-export LD_LIBRARY_PATH
-exec \"$here/root/usr/sbin/haproxy\" \"$@\"
-";
-
-/// Implements [`super::haproxy`].
-pub(super) fn path() -> anyhow::Result<PathBuf> {
-    if let Some(installed) = installed() {
-        return Ok(installed);
+/// Returns the path of the program that a package has in `file`: the installed one, or one in the cache that starts with the
+/// libraries of its package. The unpacked packages are in `root` beside it.
+pub(super) fn program(package: &str, file: &str) -> anyhow::Result<PathBuf> {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    match installed(name) {
+        Some(path) => Ok(path),
+        None => cached(package, file, name),
     }
-    let path = cache()?.join(format!("haproxy-{}", release())).join("haproxy");
+}
+
+/// As [`program`], but not the installed one.
+pub(super) fn cached(package: &str, file: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let path = cache()?.join(format!("{package}-{}", release())).join(name);
     if !path.is_file() {
         once(&path, |work| {
-            say("downloading haproxy once");
-            unpack(work).context(
-                "there is no haproxy: install it, or the package lists of a Debian from which apt-get can download it",
-            )
+            say(&format!("downloading {package} once"));
+            unpack(work, package, file, name).with_context(|| {
+                format!("there is no {package}: install it, or the package lists of a Debian from which apt-get can download it")
+            })
         })?;
     }
     Ok(path)
 }
 
-fn installed() -> Option<PathBuf> {
+/// Returns the script that starts an unpacked program with its libraries.
+fn start(file: &str) -> String {
+    format!(
+        "#!/bin/sh
+here=$(dirname \"$(readlink -f \"$0\")\")
+LD_LIBRARY_PATH=$(echo \"$here\"/root/usr/lib/*-linux-gnu)
+export LD_LIBRARY_PATH
+exec \"$here/root/{file}\" \"$@\"
+"
+    )
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    dirs.map(|dir| dir.join("haproxy")).find(|file| file.is_file())
+    dirs.map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
 /// Returns the system's name and release, for libraries of another release may not fit.
@@ -50,8 +61,8 @@ fn release() -> String {
 }
 
 /// Downloads the packages that this system lacks, whose checksums apt-get verifies, and unpacks them beside `work`.
-fn unpack(work: &Path) -> anyhow::Result<()> {
-    let list = ["install", "--print-uris", "-qq", "--no-install-recommends", "haproxy"];
+fn unpack(work: &Path, package: &str, file: &str, name: &str) -> anyhow::Result<()> {
+    let list = ["install", "--print-uris", "-qq", "--no-install-recommends", package];
     let listed = apt(work, &list).or_else(|_| debian::update().and_then(|()| apt(work, &list)))?;
     let names = packages(&listed);
     anyhow::ensure!(!names.is_empty(), "apt-get names no package to download: {listed}");
@@ -70,15 +81,17 @@ fn unpack(work: &Path) -> anyhow::Result<()> {
     }
     std::fs::rename(&root, &place).with_context(|| format!("cannot make {}", place.display()))?;
     // It finds its libraries from where it is going to be.
-    let start = work.join("haproxy");
-    std::fs::write(&start, START).context("cannot write haproxy")?;
-    std::fs::set_permissions(&start, std::fs::Permissions::from_mode(0o755))
-        .context("cannot make haproxy a program")?;
+    anyhow::ensure!(place.join(file).is_file(), "the package has no {file}");
+    let script = work.join(name);
+    std::fs::write(&script, start(file)).with_context(|| format!("cannot write {name}"))?;
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("cannot make {name} a program"))?;
+    // A library that is missing is noticed now, and not in a test.
     let trial = dir.join("trial");
-    std::fs::copy(&start, &trial).context("cannot copy haproxy")?;
+    std::fs::copy(&script, &trial).with_context(|| format!("cannot copy {name}"))?;
     let version = run(Command::new(&trial).arg("-v"));
-    std::fs::remove_file(&trial).context("cannot remove the copy of haproxy")?;
-    say(version?.lines().next().unwrap_or("haproxy"));
+    std::fs::remove_file(&trial).with_context(|| format!("cannot remove the copy of {name}"))?;
+    say(version?.lines().next().unwrap_or(name));
     Ok(())
 }
 
