@@ -16,21 +16,17 @@ pub struct Args {
     /// Keystone, Octavia and Neutron too, and the data that a testbed starts from.
     #[arg(long)]
     openstack: bool,
-    /// What nodes run, for `cargo xtask prove install`.
-    #[arg(long)]
-    nodes: bool,
 }
 
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    for asset in Asset::ALL {
+    for asset in Asset::ALL.into_iter().chain(Asset::NODE) {
         show(asset.name(), asset.version(), &asset.path()?);
     }
-    if args.nodes {
-        for asset in Asset::NODE {
-            show(asset.name(), asset.version(), &asset.path()?);
-        }
-        NodeTools::find()?;
+    let tools = NodeTools::find()?;
+    for (name, path) in [("runc", tools.runc), ("nft", tools.nft), ("network plug-ins", tools.plugins)] {
+        show(name, "Debian's", &path);
     }
+    show("pause", Asset::Kubelet.version(), &tools.pause);
     show("cargo-deny", CARGO_DENY, &cargo_deny()?);
     if args.openstack {
         show("openstack", OPENSTACK, &openstack()?);

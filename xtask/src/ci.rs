@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use gimbal_assets::Asset;
+use gimbal_assets::{Asset, NodeTools};
 
 use crate::tests::{self, Which};
 use crate::{assets, counts, manifests, shell};
@@ -107,9 +107,10 @@ fn documentation() -> anyhow::Result<()> {
 }
 
 fn tools() -> anyhow::Result<()> {
-    for asset in Asset::ALL {
+    for asset in Asset::ALL.into_iter().chain(Asset::NODE) {
         asset.path()?;
     }
+    NodeTools::find()?;
     assets::cargo_deny().map(drop)
 }
 

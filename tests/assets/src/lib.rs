@@ -64,7 +64,7 @@ pub enum Asset {
 }
 
 impl Asset {
-    /// What `cargo xtask test` needs.
+    /// What tests without nodes need, and the tools of the checks.
     pub const ALL: [Self; 9] = [
         Self::Etcd,
         Self::ApiServer,

@@ -357,9 +357,17 @@ impl WayBack {
     /// # Errors
     /// Octavia's error.
     pub async fn balancers(&self) -> anyhow::Result<Vec<Value>> {
-        let list = self.cloud.octavia().get("/loadbalancers").await?;
-        let all = list["loadbalancers"].as_array().into_iter().flatten();
-        Ok(all.filter(|one| one.to_string().contains(MARK)).cloned().collect())
+        let mut found = Vec::new();
+        let mut path = "/loadbalancers".to_owned();
+        loop {
+            let list = self.cloud.octavia().get(&path).await?;
+            let page = list["loadbalancers"].as_array().map(Vec::as_slice).unwrap_or_default();
+            found.extend(page.iter().filter(|one| one.to_string().contains(MARK)).cloned());
+            let last = page.last().and_then(|one| one["id"].as_str());
+            // A page has no more than the service allows.
+            let Some(last) = last else { return Ok(found) };
+            path = format!("/loadbalancers?marker={last}");
+        }
     }
 
     /// Returns the load balancer of a Service.

@@ -211,7 +211,7 @@ fn rolled(cluster: &NodeCluster, namespace: &str, deployment: &str) {
     cluster.kubectl(&["rollout", "status", &deployment, "-n", namespace, &within]).unwrap();
 }
 
-/// Waits until so many endpoints are mirrored and ready.
+/// Waits until this number of endpoints is mirrored and ready.
 async fn arrive(gimbal: &TestCluster, count: usize) {
     eventually("mirrored endpoints", ARRIVES_WITHIN, async || {
         let ready = clients::ready(&gimbal.admin().items(&clients::slices(SHOP)).await?);

@@ -12,6 +12,9 @@ const NAME: &str = "GIMBAL_SITE";
 /// Where the controllers of cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
+/// What a site has of its own.
+const NAMESPACES: [&str; 5] = ["--net", "--mount", "--pid", "--fork", "--mount-proc"];
+
 /// The namespaces of a test with nodes. Nothing in them reaches, or is reached by, anything outside: there is no route. All of
 /// it ends with the test's process.
 pub struct Site {
@@ -20,13 +23,18 @@ pub struct Site {
 
 impl Site {
     /// Returns the site that this process runs in. Outside of one, it runs the test `name` of this program again in a new one,
-    /// and returns nothing once that has passed.
+    /// and returns nothing once that has passed. Where namespaces or control groups cannot be made, it says that the test is
+    /// skipped.
     ///
     /// # Errors
-    /// The user is not root, namespaces cannot be made, or the test fails.
+    /// A program is missing and cannot be built, or the test fails.
     pub fn enter(name: &str) -> anyhow::Result<Option<Self>> {
         if let Ok(name) = std::env::var(NAME) {
             return Ok(Some(Self { name }));
+        }
+        if let Err(why) = possible() {
+            crate::openstack::skipped(&format!("nodes cannot run here: {why:#}"));
+            return Ok(None);
         }
         // Nothing can be downloaded in there.
         for asset in Asset::ALL.into_iter().chain(Asset::NODE) {
@@ -36,7 +44,7 @@ impl Site {
         let own = std::env::current_exe().context("cannot find this program's own path")?;
         let site = format!("gimbal-test-{}", std::process::id());
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--", "unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc"]);
+        command.args(["--pdeathsig", "KILL", "--", "unshare"]).args(NAMESPACES);
         // Packets go from one cluster to the other.
         command.args([
             "--kill-child=KILL",
@@ -48,7 +56,7 @@ impl Site {
         let status = command.env(NAME, &site).stdin(Stdio::null()).status();
         let status = status.context("cannot run setpriv and unshare (util-linux)")?;
         remove_cgroups(&site)?;
-        anyhow::ensure!(status.success(), "{name} failed in namespaces of its own, which only root can make: {status}");
+        anyhow::ensure!(status.success(), "{name} failed in namespaces of its own: {status}");
         Ok(None)
     }
 
@@ -69,6 +77,18 @@ impl Site {
         }
         Ok(path)
     }
+}
+
+/// Whether this user may make namespaces and control groups.
+fn possible() -> anyhow::Result<()> {
+    let mut command = Command::new("unshare");
+    command.args(NAMESPACES).arg("true");
+    super::output(command)?;
+    let memory = Path::new(CGROUPS).join("memory");
+    anyhow::ensure!(memory.is_dir(), "{} is no controller of version 1", memory.display());
+    let group = memory.join(format!("gimbal-trial-{}", std::process::id()));
+    std::fs::create_dir(&group).with_context(|| format!("cannot make {}", group.display()))?;
+    std::fs::remove_dir(&group).with_context(|| format!("cannot remove {}", group.display()))
 }
 
 fn controllers() -> anyhow::Result<Vec<PathBuf>> {
