@@ -78,3 +78,15 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod of_options {
+    use clap::CommandFactory as _;
+
+    use super::Args;
+
+    #[test]
+    fn every_command_can_be_parsed() {
+        Args::command().debug_assert();
+    }
+}

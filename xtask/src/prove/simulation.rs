@@ -13,6 +13,8 @@ const MODULES: [&str; 3] = ["any_trouble::", "gap::", "overlap::"];
 const WORLDS: u64 = 2_000;
 
 #[derive(clap::Args)]
+// Groups are named after their types, and the arguments around these have the same name.
+#[group(skip)]
 pub struct Args {
     /// simulation: the number of worlds of each kind.
     #[arg(long)]
