@@ -25,7 +25,7 @@ mod users;
 pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
 pub use etcd::Backup;
-pub use nodes::{Network, Node, NodeCluster, Registry, Site};
+pub use nodes::{Network, NodeCluster, Registry, Site};
 pub use pool::PooledCluster;
 pub use rights::Rights;
 pub use users::{Rule, UserAccess};

@@ -16,16 +16,21 @@ impl TestCluster {
     /// # Errors
     /// It is missing and cannot be built, or cannot be started.
     pub async fn start_controllers(&self) -> anyhow::Result<Process> {
+        self.start_controller_manager(&[format!("--controllers={}", CONTROLLERS.join(","))]).await
+    }
+
+    /// Starts kube-controller-manager with further arguments.
+    pub(super) async fn start_controller_manager(&self, more: &[String]) -> anyhow::Result<Process> {
         let program = tokio::task::spawn_blocking(|| Asset::ControllerManager.path()).await??;
         let kubeconfig = self.kubeconfig();
         let kubeconfig = kubeconfig.to_str().context("a folder without a name in UTF-8")?;
         let args = [
             format!("--kubeconfig={kubeconfig}"),
-            format!("--controllers={}", CONTROLLERS.join(",")),
             "--leader-elect=false".to_owned(),
             // It serves nothing.
             "--secure-port=0".to_owned(),
         ];
+        let args = [&args[..], more].concat();
         Process::start("kube-controller-manager", &program, &args, &self.dir().join("controller-manager.log"))
     }
 }

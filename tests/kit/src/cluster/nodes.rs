@@ -20,7 +20,7 @@ mod registry;
 mod site;
 
 pub use network::Network;
-pub use node::Node;
+use node::Node;
 pub use registry::Registry;
 pub use site::Site;
 
@@ -30,9 +30,8 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A cluster with nodes, Kubernetes' own controllers, and its scheduler.
 pub struct NodeCluster {
     // Dropped first: nodes ask the API server.
-    nodes: Vec<Node>,
+    _nodes: Vec<Node>,
     _controllers: [Process; 2],
-    network: Network,
     cluster: TestCluster,
 }
 
@@ -47,7 +46,8 @@ impl NodeCluster {
         network.make_bridge()?;
         let cluster = TestCluster::try_start(&tools, &Place::Network(network)).await?;
         let controllers = [cluster.start_all_controllers().await?, cluster.start_scheduler().await?];
-        let nodes = (1..=count).map(|number| Node::start(site, &cluster, network, number, &programs, registry));
+        registry.push_program(programs.pause(), node::PAUSE)?;
+        let nodes = (1..=count).map(|number| Node::start(site, &cluster, network, number, &programs));
         let mut nodes = nodes.collect::<anyhow::Result<Vec<_>>>()?;
         for node in &mut nodes {
             node.wait_ready(&cluster).await?;
@@ -55,19 +55,7 @@ impl NodeCluster {
         let account = "/api/v1/namespaces/default/serviceaccounts/default";
         crate::eventually("the default ServiceAccount", READY_WITHIN, async || cluster.admin().get(account).await)
             .await?;
-        Ok(Self { nodes, _controllers: controllers, network, cluster })
-    }
-
-    /// Returns the nodes.
-    #[must_use]
-    pub fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
-    /// Returns where it is.
-    #[must_use]
-    pub fn network(&self) -> Network {
-        self.network
+        Ok(Self { _nodes: nodes, _controllers: controllers, cluster })
     }
 
     /// Runs kubectl as `system:masters`, and returns what it says.
@@ -105,18 +93,14 @@ impl Deref for NodeCluster {
 impl TestCluster {
     /// Starts kube-controller-manager with all controllers.
     async fn start_all_controllers(&self) -> anyhow::Result<Process> {
-        let program = tokio::task::spawn_blocking(|| Asset::ControllerManager.path()).await??;
         let [ca, key] = [&self.layout.ca, &self.layout.accounts.key].map(|path| path.display().to_string());
-        let args = [
-            format!("--kubeconfig={}", self.kubeconfig().display()),
+        let more = [
             format!("--root-ca-file={ca}"),
             format!("--service-account-private-key-file={key}"),
             "--use-service-account-credentials=true".to_owned(),
-            "--leader-elect=false".to_owned(),
             "--allocate-node-cidrs=false".to_owned(),
-            "--secure-port=0".to_owned(),
         ];
-        Process::start("kube-controller-manager", &program, &args, &self.dir().join("controller-manager.log"))
+        self.start_controller_manager(&more).await
     }
 
     async fn start_scheduler(&self) -> anyhow::Result<Process> {

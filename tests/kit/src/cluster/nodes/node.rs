@@ -13,7 +13,7 @@ use crate::assets::{Asset, NodeTools};
 use crate::cluster::{TestCluster, users};
 
 /// The name of the image of what keeps a Pod's namespaces.
-const PAUSE: &str = "pause:1";
+pub(super) const PAUSE: &str = "pause:1";
 
 /// What nodes run, built before any of them starts.
 pub(super) struct Programs {
@@ -25,6 +25,11 @@ impl Programs {
     pub(super) fn find() -> anyhow::Result<Self> {
         let assets = Asset::NODE.into_iter().map(Asset::path).collect::<anyhow::Result<_>>()?;
         Ok(Self { assets, tools: NodeTools::find()? })
+    }
+
+    /// Returns what keeps a Pod's namespaces.
+    pub(super) fn pause(&self) -> &Path {
+        &self.tools.pause
     }
 
     /// Puts all of them into one folder.
@@ -39,7 +44,7 @@ impl Programs {
 }
 
 /// A running node. Its processes and mounts go with it.
-pub struct Node {
+pub(super) struct Node {
     name: String,
     dir: PathBuf,
     process: Process,
@@ -53,12 +58,10 @@ impl Node {
         network: Network,
         number: u8,
         programs: &Programs,
-        registry: &Registry,
     ) -> anyhow::Result<Self> {
         let name = users::node(number);
         let dir = cluster.dir().join(&name);
         programs.link(&dir.join("bin"))?;
-        registry.push_program(&programs.tools.pause, PAUSE)?;
         // Nodes of different clusters have the same names.
         let group = site.make_cgroups(&format!("{}-{name}", network.bridge()))?;
         let file = |file: &str, text: String| {
@@ -94,12 +97,6 @@ impl Node {
         node.wait_for_namespace()?;
         network.connect(number, node.process.id())?;
         Ok(node)
-    }
-
-    /// Returns the node's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Waits until its process has a network namespace of its own, which takes milliseconds.
