@@ -9,10 +9,11 @@ use gimbal_property::note;
 use super::{SECOND, World};
 use crate::wish::{Wish, forwarded};
 
-/// How long what was wanted before may still have effects: requests that come late, and a writer whose stream has ended.
-const AFTERMATH: Duration = Duration::from_secs(25);
-/// How long a hold must have lasted before nothing of an earlier removal is under way any more.
-const HELD_FOR: Duration = Duration::from_secs(15);
+/// How long what was wanted before may still have effects: a writer whose stream has ended, a request of its that arrives 9 s
+/// late, and a provider that takes 20 s for it.
+const AFTERMATH: Duration = Duration::from_secs(40);
+/// How long a hold must have lasted before nothing of an earlier removal is under way any more, by the same sum.
+const HELD_FOR: Duration = Duration::from_secs(30);
 
 type Addresses = BTreeSet<String>;
 
