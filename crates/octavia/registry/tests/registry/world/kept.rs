@@ -3,17 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredKey, Phase};
+use gimbal_kuryr_model::DesiredKey;
 use gimbal_property::note;
+use serde_json::Value;
 
-use super::{SECOND, World};
+use super::{SECOND, World, Writer};
 use crate::wish::{Wish, forwarded};
 
 /// How long what was wanted before may still have effects: a writer whose stream has ended, a request of its that arrives 9 s
 /// late, and a provider that takes 20 s for it.
 const AFTERMATH: Duration = Duration::from_secs(40);
-/// How long a hold must have lasted before nothing of an earlier removal is under way any more, by the same sum.
-const HELD_FOR: Duration = Duration::from_secs(30);
+
+/// How long a writer without a stream may still change something.
+const FRESH: Duration = Duration::from_secs(10);
 
 type Addresses = BTreeSet<String>;
 
@@ -24,8 +26,8 @@ pub struct Kept {
     wanted: BTreeMap<DesiredKey, Vec<(Duration, Addresses)>>,
     /// Who has served, and has been wanted ever since.
     stays: BTreeMap<DesiredKey, Addresses>,
-    /// Since when the guard has held something, and who was there when nothing was under way any more.
-    held: BTreeMap<DesiredKey, (Duration, Option<Addresses>)>,
+    /// Who has been there since the guard holds something and nothing of an earlier removal is under way any more.
+    held: BTreeMap<DesiredKey, Addresses>,
 }
 
 impl Kept {
@@ -64,23 +66,34 @@ impl World {
                 self.last_sent()
             );
             stays.extend(served.iter().filter(|one| is_wanted(one)).cloned());
-            // The report says so only after a moment.
-            let streams = self.writers.iter().find(|one| one.streams.contains(&cluster));
-            let explained = streams.and_then(|one| one.registry.explain(&cluster, &key, self.start + now));
-            if explained.is_none_or(|one| one.report.phase != Phase::Held) {
+            // Each writer counts for itself what it may remove, whatever another one holds.
+            let may_change = |one: &&Writer| one.last_heartbeat.get(&cluster).is_some_and(|at| *at + FRESH > now);
+            let mut writers = self.writers.iter().filter(may_change);
+            let explained = match (writers.next(), writers.next()) {
+                (Some(only), None) => only.registry.explain(&cluster, &key, self.start + now),
+                _ => None,
+            };
+            // Not the phase: what else there is to do is done meanwhile.
+            let is_held = explained.is_some_and(|one| one.report.conditions.iter().any(|one| *one.reason == *"Guard"));
+            if !is_held {
                 kept.held.remove(&key);
                 continue;
             }
-            let (since, there) = kept.held.entry(key.clone()).or_insert((now, None));
-            if *since + HELD_FOR > now {
+            if !kept.held.contains_key(&key) && self.is_under_way(&id) {
                 continue;
             }
-            let there = there.get_or_insert_with(|| served.clone());
+            let there = kept.held.entry(key.clone()).or_insert_with(|| served.clone());
             let missing: Vec<_> = there.difference(&served).collect();
             assert!(missing.is_empty(), "{now:?} {key}: {missing:?} left while held; {:#?}", self.last_sent());
             there.extend(served);
         }
         self.kept = kept;
+    }
+
+    /// Whether a change of a load balancer has not had its effect yet.
+    fn is_under_way(&mut self, id: &str) -> bool {
+        let is_active = |row: &Value| row["id"] == id && row["provisioning_status"] == "ACTIVE";
+        self.has_late_requests() || !self.balancers().iter().any(is_active)
     }
 
     /// Lets the guard of members go what it holds. Returns whether it held anything.
