@@ -214,6 +214,9 @@ impl<'a> Ini<'a> {
                 value.push_str(trimmed);
             } else if let Some(name) = trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 (section, last) = (name.trim().to_owned(), None);
+            } else if section.is_empty() {
+                // oslo.config refuses such a file, too. It may be any file, so what it says is not repeated.
+                return Err(ClustersConfigError::at(path, Some((number, 1)), "is in no section: is this a kuryr.conf?"));
             } else if let Some((key, value)) = trimmed.split_once(['=', ':']) {
                 let key = (section.clone(), key.trim().to_owned());
                 values.insert(key.clone(), (number, value.trim().to_owned()));

@@ -228,6 +228,7 @@ fn kuryrs_own_file_is_read_and_the_yaml_wins() {
         ),
         ("[kubernetes\n", "kuryr.conf:1:1: is neither [section] nor key = value"),
         ("  more\n", "kuryr.conf:1:1: continues no key"),
+        ("root:x:0:0:root:/root:/bin/bash\n", "kuryr.conf:1:1: is in no section: is this a kuryr.conf?"),
     ] {
         std::fs::write(dir.path().join("kuryr.conf"), bad).unwrap();
         let error = ClustersConfig::parse(&dir.path().join("clusters.yaml"), text).unwrap_err().to_string();

@@ -12,7 +12,7 @@ use gimbal_tests::{NAMESPACE, WayBack};
 use serde_json::{Value, json};
 
 const OPERATIONS: u64 = 40;
-const NAMES: u64 = 6;
+const MOST_SERVICES: usize = 6;
 const WRITER: [&str; 2] = ["--drift-interval=2s", "--orphan-grace=5s"];
 const CONTROLLER: [&str; 1] = ["--cluster-ip-services=false"];
 /// How long the removal of everything may take: what fails is repeated after pauses that grow.
@@ -29,6 +29,8 @@ struct World {
     dice: Dice,
     /// Services that exist, and how many ports they have.
     services: BTreeMap<String, u16>,
+    /// The number in the latest name.
+    named: u64,
     made: u64,
     done: BTreeMap<&'static str, u64>,
 }
@@ -42,7 +44,7 @@ async fn nothing_is_left_after_random_operations() {
     let stage = WayBack::build_on(options, "vip: {mode: allocate}").await.unwrap();
     let before = everything(&stage).await.unwrap();
     let dice = Dice::new(seed);
-    let mut world = World { stage, dice, services: BTreeMap::new(), made: 0, done: BTreeMap::new() };
+    let mut world = World { stage, dice, services: BTreeMap::new(), named: 0, made: 0, done: BTreeMap::new() };
     world.stage.start_writer(&WRITER).await.unwrap();
     world.stage.start_controller(&CONTROLLER).await.unwrap();
     // There is something from the first operation on.
@@ -64,37 +66,50 @@ async fn nothing_is_left_after_random_operations() {
 
 impl World {
     async fn operate(&mut self) {
-        let name = format!("web-{}", self.dice.below(NAMES));
-        let exists = self.services.contains_key(&name);
-        let what = match self.dice.below(24) {
-            0..=11 | 19 if !exists => self.create(&name).await,
-            0..=4 => self.members(&name).await,
-            5..=6 => self.ports(&name).await,
-            7 => self.inside_or_outside(&name).await,
-            8..=10 => self.delete(&name).await,
-            11 => {
-                self.delete(&name).await;
-                self.create(&name).await;
-                "deleted and made again"
-            }
-            12 => self.kill_writer().await,
-            13 => self.kill_controller().await,
-            14 => {
+        let what = match self.dice.below(48) {
+            // A kill costs a second or two in which nothing is made or removed: more of them leave nothing to kill.
+            0 => self.kill_writer().await,
+            1 => self.kill_controller().await,
+            2 => {
                 self.stage.controller.take().unwrap().process.kill().unwrap();
                 self.kill_writer().await;
                 self.stage.start_controller(&CONTROLLER).await.unwrap();
                 "both killed"
             }
-            15 => self.by_hand("loadbalancers").await,
-            16 => self.by_hand("listeners").await,
-            17 => self.by_hand("pools").await,
-            18 => self.floating_ip_by_hand().await,
-            19 => self.resource_by_hand(&name).await,
-            20..=21 => self.lose(Service::Octavia).await,
-            22 => self.lose(Service::Neutron).await,
-            _ => self.refuse().await,
+            3..=4 => self.by_hand("loadbalancers").await,
+            5 => self.by_hand("listeners").await,
+            6 => self.by_hand("pools").await,
+            7 => self.floating_ip_by_hand().await,
+            8..=10 => self.lose(Service::Octavia).await,
+            11..=12 => self.lose(Service::Neutron).await,
+            13..=14 => self.refuse().await,
+            other => self.operate_on_service(other).await,
         };
         *self.done.entry(what).or_default() += 1;
+    }
+
+    async fn operate_on_service(&mut self, number: u64) -> &'static str {
+        let names: Vec<String> = self.services.keys().cloned().collect();
+        // Each has a name of its own: what is being removed keeps no other one from being made.
+        if names.is_empty() || (number < 26 && names.len() < MOST_SERVICES) {
+            self.named += 1;
+            return self.create(&format!("web-{}", self.named)).await;
+        }
+        let name = self.dice.pick(&names.iter().map(String::as_str).collect::<Vec<_>>()).to_owned();
+        match number {
+            15..=31 => self.members(&name).await,
+            32..=35 => self.ports(&name).await,
+            36..=38 => self.inside_or_outside(&name).await,
+            39..=41 => self.resource_by_hand(&name).await,
+            42 => {
+                self.delete(&name).await;
+                match self.create(&name).await {
+                    "made" => "deleted and made again",
+                    what => what,
+                }
+            }
+            _ => self.delete(&name).await,
+        }
     }
 
     async fn create(&mut self, name: &str) -> &'static str {
