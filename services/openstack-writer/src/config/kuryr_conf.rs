@@ -216,7 +216,11 @@ impl<'a> Ini<'a> {
                 (section, last) = (name.trim().to_owned(), None);
             } else if section.is_empty() {
                 // oslo.config refuses such a file, too. It may be any file, so what it says is not repeated.
-                return Err(ClustersConfigError::at(path, Some((number, 1)), "is in no section: is this a kuryr.conf?"));
+                return Err(ClustersConfigError::at(
+                    path,
+                    Some((number, 1)),
+                    "is in no section: is this a kuryr.conf?",
+                ));
             } else if let Some((key, value)) = trimmed.split_once(['=', ':']) {
                 let key = (section.clone(), key.trim().to_owned());
                 values.insert(key.clone(), (number, value.trim().to_owned()));
