@@ -31,6 +31,7 @@ mod members;
 mod memory;
 mod outcome;
 mod packed;
+mod project;
 mod ranges;
 mod repair;
 mod replace;

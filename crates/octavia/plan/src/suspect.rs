@@ -35,6 +35,10 @@ impl Suspect {
     pub(crate) fn is_about(&self, port: &str) -> bool {
         self.orphan.as_ref().is_some_and(|(id, ..)| id == port)
     }
+
+    pub(crate) fn project(&self) -> &str {
+        &self.project
+    }
 }
 
 impl Actor {

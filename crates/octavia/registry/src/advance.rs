@@ -375,15 +375,10 @@ impl ManagedCluster {
         shared.pace.wait_for_quota(&cell.project, (self.settings.name.clone(), owner.clone()), lacks.collect());
     }
 
-    /// Notes the project that a change is made in.
+    /// Notes the project that a change is made in: that of its object. An owner may have something in several.
     fn in_project(&self, cell: &mut Cell, change: &CloudChange) {
-        if let Some(balancer) = cell.actor.balancer().filter(|balancer| !balancer.project.is_empty()) {
-            cell.project = balancer.project.as_str().into();
-        }
-        if let DesiredEntry::LoadBalancer(wanted) = cell.wanted()
-            && matches!(change, CloudChange::CreateBalancer { .. } | CloudChange::CreatePort { .. })
-        {
-            cell.project = wanted.header.placement.project.clone();
+        if let Some(project) = cell.actor.project_of(change).map(Text::from) {
+            cell.project = project;
         }
     }
 

@@ -206,8 +206,8 @@ impl ManagedCluster {
         now: Instant,
     ) {
         cell.journal.note(shared.at(now), Deed::Looked);
-        let mut projects =
-            seen.balancers.iter().map(|one| &one.project).chain(seen.ports.iter().map(|one| &one.project));
+        let (balancers, ports) = (seen.balancers.iter().map(|one| &one.project), seen.ports.iter().map(|one| &one.project));
+        let mut projects = balancers.chain(ports).chain(seen.floating.iter().map(|one| &one.project));
         let found = projects.find(|project| !project.is_empty());
         if cell.is_deleting()
             && let Some(project) = found

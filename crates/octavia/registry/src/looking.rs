@@ -16,6 +16,7 @@ use crate::shared::ReadFor;
 impl ManagedCluster {
     /// Begins what an actor wants to see.
     pub(crate) fn read(&mut self, owner: &Text, cell: &mut Cell, look: CloudLook) {
+        let project = cell.actor.project_of_look(&look).map_or_else(|| cell.project.clone(), Text::from);
         let (what, read) = match look {
             CloudLook::Owner => {
                 // Looks begin in turns: who has many of them waits for himself.
@@ -41,7 +42,7 @@ impl ManagedCluster {
             }
         };
         cell.state = CellState::Reading;
-        self.reads.push_back(PlannedRead { what, project: cell.project.clone(), read });
+        self.reads.push_back(PlannedRead { what, project, read });
     }
 
     /// Begins the next look that waits for its turn. Returns whether there was one.

@@ -2,6 +2,8 @@
 
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_registry::RegistryEvent;
+use gimbal_octavia_sim::SimRequest;
+use serde_json::json;
 
 use crate::wish::{Wish, forwarded, going, key};
 use crate::world::{SECOND, World};
@@ -173,4 +175,61 @@ fn what_is_left_in_a_former_project_is_found_after_a_restart_if_no_entry_names_i
     world.restart(0);
     world.run(2_000 * SECOND);
     assert_eq!((world.balancers_of("s1").len(), world.balancers_of("s2").len()), (1, 0));
+}
+
+/// What is left of the load balancer in the former project: its floating IP first, then its port.
+#[test]
+fn what_is_left_goes_from_its_own_project_when_its_service_moves() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    let s1 = key("shop", "s1");
+    let mut wish = Wish::new("s1", &world.subnet);
+    (wish.from_outside, wish.floating) = (true, true);
+    world.want("prod1", s1.clone(), wish);
+    world.converge(120 * SECOND);
+    world.change("prod1", &s1, |wish| wish.project = "p2".to_owned());
+    world.converge(300 * SECOND);
+    world.run(120 * SECOND);
+    let projects = |world: &mut World| -> Vec<String> {
+        let lists = [("/v2.0/ports", "ports"), ("/v2.0/floatingips", "floatingips")];
+        let rows = lists.into_iter().flat_map(|(path, key)| world.rows(path, key));
+        rows.map(|row| row["project_id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(projects(&mut world), ["p2", "p2"]);
+    world.sent.clear();
+    world.run(600 * SECOND);
+    assert!(world.sent.is_empty(), "{:?}", world.sent);
+    world.change("prod1", &s1, |wish| wish.deleting = true);
+    world.converge(120 * SECOND);
+    assert_eq!(world.left_of("prod1"), Vec::<String>::new());
+}
+
+/// Nothing else of the owner is left that would tell the project.
+#[test]
+fn a_port_or_a_floating_ip_alone_in_another_project_goes_with_its_owner_after_a_restart() {
+    for list in ["ports", "floatingips"] {
+        for is_told in [true, false] {
+            let mut world = World::usual();
+            world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+            world.connect(0, "prod1");
+            let mark = "gimbal-cluster:prod1 k8s-cluster:uid-prod1 k8s-svc-uid:s2";
+            let network = world.cloud.network_of(&world.subnet).unwrap().to_owned();
+            let outside = world.facts.external.as_ref().unwrap().network.to_string();
+            let body = match list {
+                "ports" => json!({"port": {"network_id": network, "project_id": "p2", "description": mark}}),
+                _ => json!({"floatingip": {"floating_network_id": outside, "project_id": "p2", "description": mark}}),
+            };
+            world.by_hand(&SimRequest::post(&format!("/v2.0/{list}"), body));
+            world.restart(0);
+            let s2 = key("shop", "s2");
+            if is_told {
+                world.want("prod1", s2.clone(), Wish { deleting: true, ..Wish::new("s2", "") });
+                world.converge(120 * SECOND);
+            } else {
+                world.run(3_000 * SECOND);
+            }
+            assert_eq!(world.left_of("prod1"), Vec::<String>::new(), "{list} {is_told}");
+        }
+    }
 }

@@ -55,6 +55,31 @@ impl World {
         rows
     }
 
+    /// Returns how the services refuse a change of what is in another project than the one that asks: Neutron does not know it,
+    /// Octavia forbids it.
+    pub fn is_elsewhere(&mut self, call: &ServiceCall, project: &str) -> Option<ServiceRefusal> {
+        let mut path = call.path.split('/');
+        let body = &call.body[call.resource];
+        let parents = [("loadbalancers", &body["loadbalancer_id"]), ("pools", &body["pool_id"])];
+        let parent = || parents.into_iter().find_map(|(list, id)| Some((list, id.as_str()?)));
+        let of = match (path.next()?, path.next()) {
+            (list, Some(id)) => Some((list, id)),
+            _ => parent(),
+        };
+        let row = match of {
+            Some((list, id)) => {
+                let found = self.cloud.handle(&SimRequest::get(&format!("{}/{list}/{id}", base(call.service))));
+                found.body.as_object().filter(|_| found.status == 200)?.values().next()?.clone()
+            }
+            None => body.clone(),
+        };
+        let is_there = row["project_id"].as_str().is_none_or(|of| of.is_empty() || of == project);
+        (!is_there).then(|| match call.service {
+            ApiService::Neutron => ServiceRefusal::NotFound,
+            ApiService::Octavia => ServiceRefusal::Forbidden(format!("it is not in {project}")),
+        })
+    }
+
     pub fn rows(&mut self, path: &str, key: &str) -> Vec<Value> {
         let mut rows: Vec<Value> = Vec::new();
         loop {

@@ -370,10 +370,14 @@ impl World {
                     "{cluster} was heard of last at {last:?}, and {at:?} changes {change:?}"
                 );
                 self.sent.push(SentChange { at, cluster: cluster.to_string(), change: change.clone() });
-                let request = request_of(&change.request());
+                let (request, elsewhere) =
+                    (request_of(&change.request()), self.is_elsewhere(&change.request(), &project));
                 let is_unsendable = self.unsendable_project.as_deref() == Some(&*project);
                 match self.way_of.and_then(|way_of| way_of(&change)).unwrap_or_else(|| self.way()) {
                     _ if is_unsendable => (at + LATENCY, CallAnswer::Unsendable { words: "no role".to_owned() }),
+                    _ if elsewhere.is_some() => {
+                        (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(elsewhere.unwrap())))
+                    }
                     Way::Arrives => (at + LATENCY, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
                     Way::Throttled => {
                         let busy = ServiceRefusal::Busy(Some(SECOND));
