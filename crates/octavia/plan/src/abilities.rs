@@ -35,7 +35,9 @@ impl Actor {
         UsableAbilities {
             provider: ProviderAbilities {
                 batch_members: batch_members && has(CloudAbility::BatchMembers),
-                populated_create: populated_create && has(CloudAbility::PopulatedCreate),
+                populated_create: populated_create
+                    && has(CloudAbility::PopulatedCreate)
+                    && !self.memory.is_made_apart(now),
                 weights,
                 client_ranges: client_ranges && has(CloudAbility::ClientRanges),
                 l7,

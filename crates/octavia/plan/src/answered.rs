@@ -180,6 +180,10 @@ impl Actor {
                 self.memory.looked = false;
                 self.memory.pause(now, INVALID_PAUSE);
             }
+            Some(Some(before)) if before == words && self.may_be_a_port(change) => {
+                self.memory.invalid.remove(&part);
+                self.memory.make_apart(now + INVALID_FOR);
+            }
             Some(Some(before)) if before == words => {
                 self.memory.block(part, Block::Invalid(words), Some(now + INVALID_FOR));
             }
@@ -190,6 +194,14 @@ impl Actor {
             }
         }
         None
+    }
+
+    /// Whether what is invalid may be one of several ports: then the load balancer is made without them, for nothing serves the
+    /// others meanwhile, and each port is refused by itself. This says nothing about the provider.
+    fn may_be_a_port(&self, change: &CloudChange) -> bool {
+        let CloudChange::CreateBalancer { body } = change else { return false };
+        let ports = body["listeners"].as_array().map_or(0, Vec::len);
+        ports > 1 && self.seen.balancers.is_empty()
     }
 
     /// Octavia says that something uses our port. A load balancer of another writer of ours is seen

@@ -129,6 +129,8 @@ pub(crate) struct Memory {
     blocks: BTreeMap<PlanPart, LeftAlone>,
     /// The words of the last request about a part that was refused as invalid; unset where something else is there since.
     pub(crate) invalid: BTreeMap<PlanPart, Option<String>>,
+    /// Until when a load balancer is made without its ports, which come one by one: one of them may be what is invalid.
+    apart: Option<Duration>,
     /// Parts without our mark that the last look saw, and when one first saw them.
     strangers: BTreeMap<String, Duration>,
     /// Those of them that were there for a drift interval.
@@ -217,6 +219,7 @@ impl Memory {
             pause.until = pause.least;
         }
         self.invalid.clear();
+        self.apart = None;
         self.unsupported.clear();
         self.asked_floating = None;
         self.failures = 0;
@@ -357,6 +360,14 @@ impl Memory {
 
     pub(crate) fn miss(&mut self, ability: CloudAbility, until: Duration) {
         self.missing.insert(ability, until);
+    }
+
+    pub(crate) fn make_apart(&mut self, until: Duration) {
+        self.apart = Some(until);
+    }
+
+    pub(crate) fn is_made_apart(&self, now: Duration) -> bool {
+        self.apart.is_some_and(|until| until > now)
     }
 
     /// Takes note of a failure, and pauses before the next try.

@@ -343,3 +343,55 @@ fn a_successor_that_fails_does_not_hold_up_the_members() {
     world.run_for(6 * MINUTE);
     made(&wish, &mut world);
 }
+
+/// Its certificate cannot be had, for instance. The second time, one that served both ports has gone for a change of its flavor.
+#[test]
+fn a_port_that_is_invalid_does_not_stop_the_load_balancer_of_the_others() {
+    for is_replaced in [false, true] {
+        let (mut wish, mut world) = world(|wish| {
+            wish.at_its_address();
+            wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443)];
+            wish.members = vec![(1, 80, 1), (1, 443, 1)];
+        });
+        if is_replaced {
+            made(&wish, &mut world);
+            wish.flavor = Some("f0000000-0000-4000-8000-000000000001");
+            world.actor.want(wish.entry());
+        }
+        world.refuses = Some(|change| {
+            let request = change.request();
+            let is_it = request.verb == ApiVerb::Create && request.body.to_string().contains("\"protocol_port\":443");
+            is_it.then(|| ChangeOutcome::Refused(ServiceRefusal::Invalid("Could not retrieve certificate".into())))
+        });
+        world.sent.clear();
+        world.run_for(30 * MINUTE);
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), [(80, vec![("10.1.0.1".to_owned(), 1)])]);
+        let blocks: Vec<_> = world.actor.blocks(world.cloud.now()).collect();
+        assert!(
+            matches!(&blocks[..], [(Some(port), Block::Invalid(_))] if port.port == 443),
+            "{is_replaced}: {blocks:?}"
+        );
+        assert!(world.sent.len() < 15, "{:#?}", world.sent);
+        world.refuses = None;
+        world.run_for(61 * MINUTE);
+        made(&wish, &mut world);
+        // The provider can make all of it in one request.
+        assert_eq!(world.missing, []);
+    }
+}
+
+/// What is wrong with the load balancer itself is wrong without its ports, too.
+#[test]
+fn a_load_balancer_that_is_invalid_by_itself_is_left_alone() {
+    let (wish, mut world) = world(|wish| wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443)]);
+    world.refuses = Some(|change| {
+        let invalid = ChangeOutcome::Refused(ServiceRefusal::Invalid("no such flavor".into()));
+        matches!(change, CloudChange::CreateBalancer { .. }).then_some(invalid)
+    });
+    world.run_for(50 * MINUTE);
+    assert_eq!(world.sent.len(), 4, "{:#?}", world.sent);
+    assert!(matches!(world.step(), BalancerStep::Blocked(Block::Invalid(_))), "{:?}", world.step());
+    world.refuses = None;
+    world.run_for(61 * MINUTE);
+    made(&wish, &mut world);
+}
