@@ -309,6 +309,7 @@ impl ClusterState {
             former_projects: policy.former_projects.iter().cloned().collect(),
             resource_tags: policy.resource_tags.as_slice().into(),
             own_port: policy.own_port,
+            limits: policy.quota.limits(),
             mutations_per_second: policy.quota.mutations_per_second,
             guards: self.config.guards,
             quarantine: self.config.quarantine,

@@ -1,6 +1,5 @@
 //! What an owner does next.
 
-use std::collections::BTreeSet;
 use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
@@ -13,6 +12,7 @@ use crate::cluster::{ManagedCluster, NameCheck};
 use crate::event::RegistryEvent;
 use crate::journal::Deed;
 use crate::pace::{Line, named_resource};
+use crate::places::Places;
 use crate::removals::{self, GuardedOwner};
 use crate::shared::{CallFor, RegistryCore};
 use crate::turns::cost;
@@ -147,6 +147,7 @@ impl ManagedCluster {
             shared.sums.drift_missing += u64::from(cell.is_missing);
         }
         cell.journal.change(shared.at(now), Deed::Sent, &change);
+        cell.places.asks_for(&change);
         if change.request().service == ApiService::Octavia {
             (cell.sent_at, cell.settled, cell.proven) = (Some(now), None, 0);
         }
@@ -345,7 +346,7 @@ impl ManagedCluster {
         for _ in 0..PARTS_IN_A_TURN {
             let BalancerStep::Change(change) = &step else { return step };
             self.in_project(cell, change);
-            let (words, until) = if let Some(words) = self.over_limit(owner, change) {
+            let (words, until) = if let Some(words) = self.over_limit(owner, cell, change) {
                 (words, now + shared.settings.drift_interval)
             } else if let Some(full) = shared.pace.is_full(&cell.project, change, now) {
                 full
@@ -389,33 +390,6 @@ impl ManagedCluster {
         (change, line)
     }
 
-    /// Returns why the policy does not let the cluster have one more.
-    fn over_limit(&self, owner: &Text, change: &CloudChange) -> Option<Text> {
-        let has = |cell: &Cell| cell.actor.has_balancer() || matches!(cell.state, CellState::Sending(_));
-        let floats = |cell: &Cell| cell.actor.has_floating_ip();
-        // Of those who have not looked, and of those who are not served, the lists tell.
-        let is_unseen = |one: &&Text| {
-            *one != owner
-                && !self.groups.has_owner(one)
-                && self.cells.get(*one).is_none_or(|cell| cell.looked_at.is_none())
-        };
-        let listed = |all: &BTreeSet<Text>| all.iter().filter(is_unseen).count();
-        let (limit, count, what) = match change {
-            CloudChange::CreateBalancer { .. } | CloudChange::CreatePort { .. } => {
-                let limit = self.settings.limits.load_balancers?;
-                let count = self.cells.values().filter(|cell| has(cell)).count() + listed(&self.counted);
-                (limit, count, "load balancers")
-            }
-            CloudChange::CreateFloatingIp { .. } => {
-                let limit = self.settings.limits.floating_ips?;
-                let count = self.cells.values().filter(|cell| floats(cell)).count() + listed(&self.floating);
-                (limit, count, "floating IPs")
-            }
-            _ => return None,
-        };
-        (count >= limit as usize).then(|| format!("the policy allows the cluster {limit} {what}").into())
-    }
-
     fn track(&mut self, owner: &Text, cell: &mut Cell, balancer: &str, shared: &RegistryCore, now: Instant) {
         self.works(owner, cell, now);
         let seen = cell.actor.seen().balancers.iter().find(|one| one.id == balancer);
@@ -443,6 +417,8 @@ impl ManagedCluster {
                 .push(RegistryEvent::OrphanRemoved { cluster: self.settings.name.clone(), owner: owner.clone() });
         }
         cell.state = CellState::Gone;
+        cell.places = Places::default();
+        self.left_behind.nothing_left(owner);
         self.told.insert(owner.clone());
     }
 }

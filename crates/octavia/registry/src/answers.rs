@@ -206,7 +206,8 @@ impl ManagedCluster {
         now: Instant,
     ) {
         cell.journal.note(shared.at(now), Deed::Looked);
-        let (balancers, ports) = (seen.balancers.iter().map(|one| &one.project), seen.ports.iter().map(|one| &one.project));
+        let (balancers, ports) =
+            (seen.balancers.iter().map(|one| &one.project), seen.ports.iter().map(|one| &one.project));
         let mut projects = balancers.chain(ports).chain(seen.floating.iter().map(|one| &one.project));
         let found = projects.find(|project| !project.is_empty());
         if cell.is_deleting()
@@ -214,9 +215,11 @@ impl ManagedCluster {
         {
             cell.project = project.as_str().into();
         }
+        cell.places.has(&seen);
         if let Some(missing) = cell.actor.looked(seen, shared.at(now)) {
             self.learn(missing, shared, now);
         }
+        cell.gives_up_places();
         self.count_members(owner, cell, Fall::Forgiven, now);
         self.told.insert(owner.clone());
     }
@@ -321,6 +324,7 @@ impl ManagedCluster {
                     if let Some(missing) = cell.actor.answered(change, outcome, at) {
                         self.learn(missing, shared, now);
                     }
+                    cell.gives_up_places();
                     let by_us = matches!(change, CloudChange::SetMembers { .. } | CloudChange::DeleteMember { .. });
                     let fall = if by_us && !cell.is_deleting() { Fall::Lost } else { Fall::Forgiven };
                     self.count_members(owner, &mut cell, fall, now);

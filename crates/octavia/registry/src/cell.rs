@@ -10,6 +10,7 @@ use crate::call::CallId;
 use crate::journal::Journal;
 use crate::owner_look::OwnerLook;
 use crate::pace::Line;
+use crate::places::Places;
 
 /// What an owner's actor is doing.
 #[derive(Debug)]
@@ -92,6 +93,8 @@ pub(crate) struct Cell {
     pub(crate) working_since: Option<Instant>,
     /// When its last change in Octavia was sent.
     pub(crate) sent_at: Option<Instant>,
+    /// Its places in the limits of the policy.
+    pub(crate) places: Places,
     /// Members, as the guard knows them.
     pub(crate) members: u64,
     /// What the last report was.
@@ -140,6 +143,7 @@ impl Cell {
             wanted_at: None,
             working_since: None,
             sent_at: None,
+            places: Places::default(),
             members: 0,
             reported: None,
             journal: Journal::default(),

@@ -17,6 +17,7 @@ use crate::left::LeftProjects;
 use crate::orphans::Orphans;
 use crate::owner_look::Stray;
 use crate::pace::Line;
+use crate::places::LeftBehind;
 use crate::poll::Poller;
 use crate::refused::RefusedEntries;
 use crate::removals::{self, GuardedOwner};
@@ -100,6 +101,10 @@ pub(crate) struct ManagedCluster {
     pub(crate) counted: BTreeSet<Text>,
     /// Owners that lists have shown floating IPs of.
     pub(crate) floating: BTreeSet<Text>,
+    /// Owners that lists have shown ports of which nothing uses.
+    pub(crate) with_ports: BTreeSet<Text>,
+    /// Owners that were forgotten with something in OpenStack.
+    pub(crate) left_behind: LeftBehind,
     /// Owners that a guard holds something of.
     pub(crate) held: BTreeSet<Text>,
     pub(crate) orphans: Orphans,
@@ -156,6 +161,8 @@ impl ManagedCluster {
             balancers: Guard::new(settings.guards.load_balancers),
             counted: BTreeSet::new(),
             floating: BTreeSet::new(),
+            with_ports: BTreeSet::new(),
+            left_behind: LeftBehind::default(),
             held: BTreeSet::new(),
             orphans: Orphans::default(),
             searched_at: None,
@@ -406,6 +413,7 @@ impl ManagedCluster {
     /// Forgets an owner. What exists of it is touched no more, unless the lists show that it is an orphan.
     pub(crate) fn drop_cell(&mut self, owner: &Text, now: Instant) {
         let Some(cell) = self.cells.remove(owner) else { return };
+        self.left_behind.left(owner, cell.places, now);
         let key = GuardedOwner(owner.clone());
         removals::observe(&mut self.members, &key, cell.members, 0, Fall::Forgiven, now);
         self.members.pending(&key, 0, 0, now);

@@ -42,6 +42,7 @@ mod looking;
 mod orphans;
 mod owner_look;
 mod pace;
+mod places;
 mod poll;
 mod refused;
 mod registry;

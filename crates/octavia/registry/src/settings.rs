@@ -103,10 +103,11 @@ pub enum OwnPort {
     Always,
 }
 
-/// How many objects a cluster may have; unset: as many as OpenStack lets it.
+/// How many objects a cluster may have, wanted or not; unset: as many as OpenStack lets it. An owner that has had one may have it
+/// again, and one more while that takes the place of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ObjectLimits {
-    /// Load balancers.
+    /// Load balancers, and ports of VIPs that have none yet, or none any more.
     pub load_balancers: Option<u32>,
     /// Floating IPs.
     pub floating_ips: Option<u32>,

@@ -284,6 +284,23 @@ fn what_exists_has_its_place_in_the_quota_whatever_sorts_before_it() {
     }
 }
 
+/// It was not deleted: its entry is no longer there.
+#[test]
+fn what_has_left_the_stream_has_its_place_in_the_quota_as_long_as_it_exists() {
+    let quota = ClusterQuota { load_balancers: 1, ..ClusterQuota::default() };
+    let (a, b) = (key("team-a", "a"), key("team-a", "b"));
+    let mut ends = Ends::with(&[(a.clone(), present("u1", "services"))], &[("u1", "team-a/a")], quota);
+    ends.run(5);
+    ends.changes.clear();
+    ends.set(&a, None);
+    ends.set(&b, Some(present("u2", "services")));
+    ends.run(130);
+    assert_eq!((ends.is_served(&b), std::mem::take(&mut ends.changes)), (true, Vec::new()));
+    ends.balancers.clear();
+    ends.run(130);
+    assert!(ends.changes.contains(&"Create loadbalancers".to_owned()), "{:?}", ends.changes);
+}
+
 #[test]
 fn after_a_restart_an_owner_is_the_entrys_whose_name_its_load_balancer_has() {
     for copied in [present("u1", "services"), deleting("u1")] {

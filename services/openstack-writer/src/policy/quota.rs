@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use gimbal_kuryr_model::{DesiredKey, DesiredLoadBalancer, Text};
 use gimbal_kuryr_wire::KuryrReason;
+use gimbal_octavia_registry::ObjectLimits;
 
 use super::PolicyBreach;
 
@@ -36,6 +37,17 @@ impl ClusterQuota {
     /// Returns the most objects in the order of [`KINDS`].
     fn by_kind(&self) -> [u64; KINDS.len()] {
         [self.load_balancers, self.listeners, self.members, self.ports, self.floating_ips]
+    }
+
+    /// Returns how much there may be in OpenStack, whether or not an entry of the stream wants it.
+    #[must_use]
+    pub fn limits(&self) -> ObjectLimits {
+        let most = |count: u64| Some(u32::try_from(count).unwrap_or(u32::MAX));
+        // Each load balancer has one port.
+        ObjectLimits {
+            load_balancers: most(self.load_balancers.min(self.ports)),
+            floating_ips: most(self.floating_ips),
+        }
     }
 }
 

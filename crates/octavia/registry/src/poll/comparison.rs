@@ -164,13 +164,19 @@ impl ManagedCluster {
     }
 
     fn end_comparison(&mut self, comparison: ListComparison, shared: &mut RegistryCore, now: Instant) {
-        let ListComparison { failed, groups, mut present, mut in_neutron, ports, in_left, .. } = comparison;
+        let ListComparison {
+            begun, failed, groups, mut present, mut in_neutron, ports, lists_floating, in_left, ..
+        } = comparison;
         let is_whole = failed.is_empty();
         let in_groups = self.groups_listed(groups, is_whole);
         // What was not listed proves nothing.
         if is_whole {
+            self.left_behind.listed(begun, &present, lists_floating, in_left.is_some());
             present.retain(|owner| !self.cells.contains_key(owner));
             let lists_ports = in_left.is_some();
+            if lists_ports {
+                self.with_ports = ports.unused.keys().cloned().collect();
+            }
             in_neutron.extend(ports.unused.into_keys());
             in_neutron.extend(in_left.into_iter().flatten());
             in_neutron.retain(|owner| !self.cells.contains_key(owner));

@@ -6,7 +6,7 @@ use gimbal_octavia_registry::{CallAnswer, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota};
 
 use crate::wish::{Wish, going, key};
-use crate::world::{SECOND, World};
+use crate::world::{SECOND, Way, World};
 
 #[test]
 fn two_creations_at_a_time_in_a_project_and_everybody_in_turn() {
@@ -199,6 +199,94 @@ fn the_policy_limits_what_a_cluster_has() {
     assert_eq!(world.balancers().len(), 2);
     let told = world.wishes.keys().filter(|(of, key)| world.conditions(of, key) == ["QuotaExceeded/Quota"]).count();
     assert_eq!(told, 2);
+}
+
+/// A hostile controller lets everything leave the stream as soon as it is there, and wants something else.
+#[test]
+fn what_has_left_the_stream_counts_until_it_is_gone() {
+    for never_made in [false, true] {
+        let mut world = World::usual();
+        let limits = &mut world.clusters.get_mut("prod1").unwrap().limits;
+        (limits.load_balancers, limits.floating_ips) = (Some(2), Some(1));
+        world.connect(0, "prod1");
+        if never_made {
+            world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Lost));
+        }
+        let counts = |world: &mut World| {
+            let lists = [
+                ("/v2/lbaas/loadbalancers", "loadbalancers"),
+                ("/v2.0/ports", "ports"),
+                ("/v2.0/floatingips", "floatingips"),
+            ];
+            lists.map(|(path, key)| world.rows(path, key).len())
+        };
+        let made = if never_made { [0, 2, 0] } else { [2, 2, 1] };
+        for round in 0..6 {
+            for nth in 0..2 {
+                let mut wish = Wish::new(&format!("u{round}-{nth}"), &world.subnet);
+                (wish.from_outside, wish.floating) = (true, true);
+                world.want("prod1", key("shop", &format!("s{nth}")), wish);
+            }
+            world.run(if round < 3 { 8 } else { 50 } * SECOND);
+            assert_eq!(counts(&mut world), made, "round {round}");
+            for nth in 0..2 {
+                world.forget("prod1", &key("shop", &format!("s{nth}")));
+            }
+        }
+        world.way_of = None;
+        let mut wish = Wish::new("last", &world.subnet);
+        (wish.from_outside, wish.floating) = (true, true);
+        world.want("prod1", key("shop", "last"), wish);
+        world.run(60 * SECOND);
+        assert_eq!(counts(&mut world), made);
+        // Those that nobody wants go after their grace.
+        world.run(3_000 * SECOND);
+        world.converge(300 * SECOND);
+        assert_eq!(counts(&mut world), [1, 1, 1]);
+    }
+}
+
+#[test]
+fn at_a_full_quota_one_gives_way_to_another_and_nobody_takes_its_place() {
+    for floating in [true, false] {
+        let mut world = World::usual();
+        let settings = world.clusters.get_mut("prod1").unwrap();
+        (settings.limits.load_balancers, settings.limits.floating_ips) = (Some(1), Some(1));
+        settings.projects.push("p2".into());
+        world.connect(0, "prod1");
+        let (s0, s1) = (key("shop", "s0"), key("shop", "s1"));
+        for (key, owner) in [(&s1, "u1"), (&s0, "u0")] {
+            let mut wish = Wish::new(owner, &world.subnet);
+            (wish.from_outside, wish.floating) = (floating, floating);
+            world.want("prod1", key.clone(), wish);
+            world.run(30 * SECOND);
+        }
+        world.change("prod1", &s1, |wish| wish.project = "p2".to_owned());
+        world.run(600 * SECOND);
+        assert_eq!((world.phase("prod1", &s1), world.balancers_of("u0").len()), (Some(Phase::Ready), 0));
+        let made = world.balancers_of("u1");
+        assert!(made.len() == 1 && world.row(&made[0])["project_id"] == "p2", "{made:?}");
+        // What is no longer wanted is no place.
+        world.change("prod1", &s1, |wish| wish.deleting = true);
+        world.converge(120 * SECOND);
+        assert_eq!(world.balancers_of("u0").len(), 1);
+    }
+}
+
+#[test]
+fn a_floating_ip_that_is_no_longer_wanted_leaves_its_place() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().limits.floating_ips = Some(1);
+    world.connect(0, "prod1");
+    let (s0, s1) = (key("shop", "s0"), key("shop", "s1"));
+    for (key, owner) in [(&s1, "u1"), (&s0, "u0")] {
+        world.want("prod1", key.clone(), Wish { floating: true, ..Wish::new(owner, &world.subnet) });
+        world.run(30 * SECOND);
+    }
+    assert_eq!(world.conditions("prod1", &s0), ["QuotaExceeded/Quota"]);
+    world.change("prod1", &s1, |wish| wish.floating = false);
+    world.converge(120 * SECOND);
+    assert_eq!(world.rows("/v2.0/floatingips", "floatingips").len(), 1);
 }
 
 #[test]
