@@ -175,7 +175,7 @@ impl Actor {
 
     /// Takes the row of a load balancer that was pending; `None` if there is none any more.
     pub fn tracked(&mut self, id: &str, row: Option<&Value>) {
-        self.memory.just_looked = false;
+        self.memory.just_looked = None;
         let Some(row) = row else {
             // One that was not deleted may be there nevertheless, and is looked for before another one is made.
             let is_deleted = |one: &SeenBalancer| one.provisioning == Provisioning::PendingDelete;

@@ -57,9 +57,9 @@ impl Actor {
 
     /// Returns the step that takes the mark off such a port: first the tags, for it is found by its description. A look comes right
     /// before, since the port of a load balancer that has gone meanwhile would stay without a mark.
-    pub(crate) fn port_left_behind(&self) -> Option<BalancerStep> {
+    pub(crate) fn port_left_behind(&self, now: Duration) -> Option<BalancerStep> {
         let port = self.given_away()?;
-        if !self.memory.just_looked {
+        if !self.memory.has_just_looked(now) {
             return Some(BalancerStep::Look(CloudLook::Owner));
         }
         let is_mark = |word: &str| is_word_of_mark(word, &self.mark.cluster_uid, &self.mark.cluster);

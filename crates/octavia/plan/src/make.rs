@@ -110,7 +110,7 @@ impl Actor {
         // A port that cannot be used holds the address against the load balancer.
         let in_the_way = self.unused_ports().find(|one| !self.can_have(one, target));
         if let Some(port) = in_the_way {
-            return self.unless_refused(self.port_deleted(port), now);
+            return self.unless_refused(self.port_deleted(port, now), now);
         }
         // A port has its groups before anything uses it.
         if let Some(change) = port.and_then(|port| target.port_groups(port)) {
@@ -152,8 +152,8 @@ impl Actor {
 
     /// Deletes a port that no load balancer has. Another writer, or a person, may have made one on it a moment ago: a look comes
     /// right before.
-    pub(crate) fn port_deleted(&self, port: &SeenPort) -> BalancerStep {
-        if !self.memory.just_looked {
+    pub(crate) fn port_deleted(&self, port: &SeenPort, now: Duration) -> BalancerStep {
+        if !self.memory.has_just_looked(now) {
             return BalancerStep::Look(CloudLook::Owner);
         }
         BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() })
@@ -178,7 +178,7 @@ impl Actor {
         }
         // Only beside a load balancer that is there.
         if let Some(stray) = self.unused_ports().find(|one| self.may_remove(&one.id, now)) {
-            return self.port_deleted(stray);
+            return self.port_deleted(stray, now);
         }
         if let Some(pool) = self.memory.unread.first() {
             return BalancerStep::Look(CloudLook::Members { pool: pool.clone() });

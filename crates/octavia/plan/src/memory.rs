@@ -31,6 +31,9 @@ impl Default for RepairBudget {
 const LOOKS: u32 = 3;
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
+/// How long a look is one right before a change.
+const RIGHT_BEFORE: Duration = Duration::from_secs(5);
+
 /// The first and the longest pause after a failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
@@ -116,8 +119,8 @@ struct Lost {
 pub(crate) struct Memory {
     /// Whether OpenStack was asked since the start, and since the last change with an unknown outcome.
     pub(crate) looked: bool,
-    /// Whether nothing has happened since the last look.
-    pub(crate) just_looked: bool,
+    /// When OpenStack was looked at, if nothing has happened since.
+    pub(crate) just_looked: Option<Duration>,
     lost: Option<Lost>,
     /// When to look for what a request has done late that was given up.
     recheck: Option<Duration>,
@@ -207,7 +210,7 @@ impl Memory {
     /// Forgets what only the former wish has caused. What fails need not fail again, but one wish after another must not make
     /// a try without a pause of each.
     pub(crate) fn wish_changed(&mut self) {
-        self.just_looked = false;
+        self.just_looked = None;
         self.blocks.retain(|_, one| {
             one.failing.as_mut().is_some_and(|(failures, least)| {
                 *failures = 0;
@@ -309,7 +312,7 @@ impl Memory {
         is_ours: impl Fn(&[String]) -> bool,
     ) {
         self.looked = true;
-        self.just_looked = true;
+        self.just_looked = Some(now);
         self.looks.get_or_insert((now, now)).1 = now;
         self.recheck.take_if(|at| *at <= now);
         self.unread.clear();
@@ -343,6 +346,11 @@ impl Memory {
         let stayed = strangers.iter().filter(|(_, since)| **since + drift_interval <= now);
         self.condemned = stayed.map(|(one, _)| one.clone()).collect();
         self.strangers = strangers;
+    }
+
+    /// Whether OpenStack was looked at right before: a change may have waited in line since then.
+    pub(crate) fn has_just_looked(&self, now: Duration) -> bool {
+        self.just_looked.is_some_and(|at| now < at + RIGHT_BEFORE)
     }
 
     /// Whether looks have seen a part that is not marked for a drift interval.

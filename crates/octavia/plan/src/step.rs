@@ -148,14 +148,14 @@ impl Actor {
         if let Some(step) = self.last_floating() {
             return step;
         }
-        if let Some(step) = self.port_left_behind() {
+        if let Some(step) = self.port_left_behind(now) {
             return step;
         }
         if let Some(port) = self.seen.ports.first() {
             let delete = BalancerStep::Change(CloudChange::DeletePort { id: port.id.clone() });
             // One that cannot be deleted now needs no look.
             return match self.unless_refused(delete, now) {
-                BalancerStep::Change(_) => self.port_deleted(port),
+                BalancerStep::Change(_) => self.port_deleted(port, now),
                 refused => refused,
             };
         }

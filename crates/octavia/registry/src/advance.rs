@@ -44,8 +44,7 @@ impl ManagedCluster {
             {
                 drop(change);
                 let urgency = if cell.is_orphan { Urgency::Bulk } else { Urgency::Fresh };
-                self.lines.entry(line.clone()).or_default().push(&owner, &cell.key.namespace, urgency);
-                cell.state = CellState::InLine(line);
+                self.get_in_line(&owner, &mut cell, line, urgency);
             }
             self.put_back(&owner, cell, now);
             self.regroup_stirred(shared, now);
@@ -99,7 +98,7 @@ impl ManagedCluster {
 
     fn next_of(&mut self, line: &Line, shared: &mut RegistryCore, now: Instant) -> Option<CallToMake> {
         loop {
-            let owner = self.lines.get_mut(line)?.pop(now)?;
+            let owner = self.next_in_line(line, now)?;
             let Some(mut cell) = self.cells.remove(&owner) else { continue };
             let mut call = None;
             if matches!(&cell.state, CellState::InLine(at) if at == line) {
@@ -109,11 +108,8 @@ impl ManagedCluster {
                     Some((change, now_in)) if now_in == *line => {
                         call = Some(self.send(&owner, &mut cell, change, now_in, shared, now));
                     }
-                    Some((_, other)) => {
-                        self.lines.entry(other.clone()).or_default().push(&owner, &cell.key.namespace, Urgency::Fresh);
-                        cell.state = CellState::InLine(other);
-                    }
-                    None => {}
+                    Some((_, other)) => self.get_in_line(&owner, &mut cell, other, Urgency::Fresh),
+                    None => self.keep_turn(&owner, &cell, line),
                 }
             }
             self.put_back(&owner, cell, now);

@@ -12,6 +12,7 @@ use crate::adoption::PendingAdoption;
 use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
 use crate::journal::Deed;
+use crate::kept_turns::KeptTurns;
 use crate::learned::Learned;
 use crate::left::LeftProjects;
 use crate::orphans::Orphans;
@@ -87,6 +88,7 @@ pub(crate) struct ManagedCluster {
     pub(crate) ready: VecDeque<Text>,
     pub(crate) timers: BTreeSet<(Instant, Text)>,
     pub(crate) lines: BTreeMap<Line, Queue<Text, Text>>,
+    pub(crate) kept_turns: KeptTurns,
     pub(crate) bucket: Option<TokenBucket>,
     pub(crate) reads: VecDeque<PlannedRead>,
     /// Reads of first looks that lists have begun, of those that something may be changed of later.
@@ -151,6 +153,7 @@ impl ManagedCluster {
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             lines: BTreeMap::new(),
+            kept_turns: KeptTurns::default(),
             bucket,
             reads: VecDeque::new(),
             first_reads: VecDeque::new(),

@@ -36,6 +36,7 @@ mod event;
 mod explaining;
 mod fingerprint;
 mod journal;
+mod kept_turns;
 mod learned;
 mod left;
 mod looking;

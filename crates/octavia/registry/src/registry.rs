@@ -440,7 +440,8 @@ impl ManagedCluster {
         if !self.is_live(shared.settings.heartbeat_age, now) {
             return self.next_timer();
         }
-        let has_lines = self.lines.iter().any(|(kind, line)| *kind != Line::Looks && !line.is_empty());
+        let has_lines = !self.kept_turns.is_empty()
+            || self.lines.iter().any(|(kind, line)| *kind != Line::Looks && !line.is_empty());
         let bucket = self.bucket.as_mut().filter(|_| has_lines).and_then(|bucket| bucket.rests_until(now));
         let holds = !self.held.is_empty();
         let guard = holds.then(|| now + std::time::Duration::from_secs(1));

@@ -108,6 +108,61 @@ fn a_load_balancer_whose_mark_is_taken_off_keeps_its_port() {
     assert_eq!(ports.len(), 2);
 }
 
+/// Makes a port with an owner's mark, and returns its ID.
+fn a_port_of(world: &mut World, owner: &str) -> String {
+    let network = world.cloud.network_of(&world.subnet).unwrap().to_owned();
+    let mark = format!("gimbal-cluster:prod1 k8s-cluster:uid-prod1 k8s-svc-uid:{owner}");
+    let body = json!({"port": {"network_id": network, "project_id": "p1", "description": mark,
+        "fixed_ips": [{"subnet_id": world.subnet}]}});
+    world.by_hand(&SimRequest::post("/v2.0/ports", body))["port"]["id"].as_str().unwrap().to_owned()
+}
+
+fn removal_of(owner: &str) -> Wish {
+    Wish { deleting: true, ..Wish::new(owner, "") }
+}
+
+/// Its deletion was decided before that, and waits in line.
+#[test]
+fn a_port_on_which_somebody_builds_while_its_deletion_waits_stays() {
+    let mut world = World::usual();
+    let port = a_port_of(&mut world, "u0");
+    world.clusters.get_mut("prod1").unwrap().quarantine = true;
+    world.connect(0, "prod1");
+    let s0 = key("shop", "s0");
+    world.want("prod1", s0.clone(), removal_of("u0"));
+    world.run(30 * SECOND);
+    assert_eq!(world.phase("prod1", &s0), Some(Phase::Held));
+    let theirs = json!({"loadbalancer": {"name": "mine", "project_id": "p1", "vip_port_id": port}});
+    world.by_hand(&SimRequest::post("/v2/lbaas/loadbalancers", theirs));
+    world.clusters.get_mut("prod1").unwrap().quarantine = false;
+    let (settings, now) = (world.clusters["prod1"].clone(), world.now());
+    world.writers[0].registry.set_cluster(settings, now);
+    world.run_until(60 * SECOND, "gone", |world| world.phase("prod1", &s0) == Some(Phase::Gone));
+    let ports = world.rows("/v2.0/ports", "ports");
+    assert_eq!((ports.len(), &ports[0]["id"], &ports[0]["description"]), (1, &json!(port), &json!("")));
+}
+
+/// One a second: whoever is at the end of the line has looked a minute ago.
+#[test]
+fn many_ports_go_one_after_another_and_each_is_looked_at_a_few_times() {
+    const PORTS: usize = 60;
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().mutations_per_second = 1;
+    world.connect(0, "prod1");
+    for nth in 0..PORTS {
+        a_port_of(&mut world, &format!("u{nth}"));
+        world.want("prod1", key("shop", &format!("s{nth}")), removal_of(&format!("u{nth}")));
+    }
+    world.reads.clear();
+    world.converge(3 * 60 * SECOND);
+    assert_eq!(world.left_of("prod1"), [""; 0]);
+    let is_look = |read: &gimbal_octavia_registry::CloudRead| {
+        read.path == "ports" && read.query.iter().any(|(key, _)| *key == "description")
+    };
+    let looks = world.reads.iter().filter(|(_, read)| is_look(read)).count();
+    assert!(looks < 4 * PORTS, "{looks}");
+}
+
 /// It has all tags of the owner, and is left out of what the owner has; looks do not fail for that.
 #[test]
 fn an_owner_goes_though_its_load_balancer_names_a_group_or_another_cluster() {
