@@ -18,8 +18,8 @@ pub struct ServiceOutcome {
     pub ports_error: Option<String>,
 }
 
-/// Returns what a Service is to show. Addresses appear when the load balancer serves, stay while it is changed, and are gone
-/// before it goes. Only type `LoadBalancer` has them: the API server refuses them elsewhere.
+/// Returns what a Service is to show. Addresses appear when the load balancer serves, be it only some of the ports, stay while it is
+/// changed, and are gone before it goes. Only type `LoadBalancer` has them: the API server refuses them elsewhere.
 #[must_use]
 pub fn service_status(
     service: &BalancedService,
@@ -41,9 +41,18 @@ pub fn service_status(
     let load_balancer = match report.phase {
         Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
         Phase::Ready | Phase::Degraded => shown(spec, hostname, report, ports).unwrap_or_default(),
+        Phase::Blocked if serves(spec, report) => shown(spec, hostname, report, ports).unwrap_or_default(),
         Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => previous.clone(),
     };
     ServiceOutcome { load_balancer, ports_error }
+}
+
+/// Whether a load balancer that something is in the way of serves what was made of it, at the address that is wanted.
+fn serves(spec: &KuryrLoadBalancerSpec, report: &LoadBalancerReport) -> bool {
+    let objects = &report.objects;
+    let wants_floating_ip = spec.internal != Some(true) && spec.floating_network_id.is_some();
+    let has_address = objects.floating_ip.is_some() || !wants_floating_ip;
+    objects.load_balancer.is_some() && !objects.listeners.is_empty() && has_address
 }
 
 /// The floating IP, else the VIP; or the name that was asked for.

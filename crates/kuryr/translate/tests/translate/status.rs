@@ -242,7 +242,7 @@ fn a_service_shows_its_address_while_it_is_served() {
     let ready = outcome(&web, Some(&report(Phase::Ready)), &[]);
     let ports = json!([{"port": 80, "protocol": "TCP"}]);
     assert_eq!(ready, json!({"ingress": [{"ip": "172.24.4.9", "ipMode": "VIP", "ports": ports}]}));
-    for phase in [Phase::Waiting, Phase::Making, Phase::Blocked, Phase::Held] {
+    for phase in [Phase::Waiting, Phase::Making, Phase::Held] {
         assert_eq!(outcome(&web, Some(&report(phase)), &[]), json!({}), "{phase:?}");
     }
     web.status.load_balancer = serde_json::from_value(ready.clone()).unwrap();
@@ -261,6 +261,35 @@ fn a_service_shows_its_address_while_it_is_served() {
     assert_eq!(outcome(&going, Some(&report(Phase::Ready)), &[]), json!({}));
     web.spec.type_ = Some("ClusterIP".into());
     assert_eq!(outcome(&web, Some(&report(Phase::Ready)), &[]), json!({}));
+}
+
+/// What is in the way of one port, or of nothing that clients need, is not in the way of the others.
+#[test]
+fn a_service_shows_its_address_though_one_of_its_ports_is_refused() {
+    let web = service(json!({"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 443}]}), json!({}));
+    let mut blocked = report(Phase::Blocked);
+    let listener = ListenerId::new(Protocol::Tcp, 443);
+    blocked.refused_ports = vec![PortRefusal { listener, reason: "Quota".into(), message: "Listener".into() }];
+    let status = json!({"ingress": [{"ip": "172.24.4.9", "ipMode": "VIP", "ports": [
+        {"port": 80, "protocol": "TCP"}, {"port": 443, "protocol": "TCP", "error": "kuryr.openstack.org/Quota"},
+    ]}]});
+    assert_eq!(outcome(&web, Some(&blocked), &[]), status);
+    let mut spec = KuryrLoadBalancerSpec { floating_network_id: Some("outside".into()), ..Default::default() };
+    let of = |spec: &KuryrLoadBalancerSpec, report: &LoadBalancerReport| {
+        let status = service_status(&web, spec, None, Some(report), &[]).load_balancer;
+        status.ingress.first().and_then(|one| one.ip.as_deref().map(str::to_owned))
+    };
+    assert_eq!(of(&spec, &blocked).as_deref(), Some("172.24.4.9"));
+    // It is to be reached at its floating IP alone.
+    blocked.objects.floating_ip = None;
+    assert_eq!(of(&spec, &blocked), None);
+    spec.floating_network_id = None;
+    assert_eq!(of(&spec, &blocked).as_deref(), Some("10.96.0.10"));
+    // No port was made.
+    blocked.objects.listeners.clear();
+    assert_eq!(of(&spec, &blocked), None);
+    blocked.objects.load_balancer = None;
+    assert_eq!(of(&spec, &blocked), None);
 }
 
 #[test]
