@@ -157,7 +157,7 @@ impl Actor {
     /// things do: after a drift interval.
     fn cleared(&self, port: &str) -> Option<FloatingNext> {
         let other = self.seen.floating.iter().find(|one| one.port.as_deref() == Some(port))?;
-        if self.mark.is_in(&other.description) || (self.memory.is_condemned(&other.id) && !is_kept(&other.description))
+        if self.mark.is_in(&other.description) || (self.memory.is_condemned(&other.id) && !other.is_kept())
         {
             return Some(FloatingNext::Step(update(other, json!({"port_id": null}))));
         }
@@ -167,7 +167,7 @@ impl Actor {
     /// Returns the step by which a floating IP that is not wanted leaves.
     fn released(&self, one: &SeenFloatingIp) -> Option<BalancerStep> {
         if !self.mark.is_in(&one.description) {
-            let goes = one.port.is_some() && self.memory.is_condemned(&one.id) && !is_kept(&one.description);
+            let goes = one.port.is_some() && self.memory.is_condemned(&one.id) && !one.is_kept();
             return goes.then(|| update(one, json!({"port_id": null})));
         }
         Some(self.given_up(one))
@@ -176,7 +176,7 @@ impl Actor {
     /// One that is kept loses the mark, so that it is not taken for something that was forgotten. One that goes leads nowhere
     /// first.
     fn given_up(&self, one: &SeenFloatingIp) -> BalancerStep {
-        if is_kept(&one.description) {
+        if one.is_kept() {
             return update(one, json!({"port_id": null, "description": KEEP}));
         }
         match one.port {

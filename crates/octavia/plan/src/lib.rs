@@ -50,8 +50,8 @@ pub use actor::Actor;
 pub use adopt::Takeover;
 pub use change::{ApiService, ApiVerb, CloudChange, ServiceCall};
 pub use mark::{
-    KEEP, Mark, cluster_name_tag, cluster_tag, clusters_in, group_owner, is_group, is_kept, is_reserved_word,
-    is_word_of_mark, marked_owner, names_another_cluster, owner_tag_of, owners_in,
+    KEEP, Mark, cluster_name_tag, cluster_tag, clusters_in, group_owner, is_group, is_reserved_word, is_word_of_mark,
+    marked_owner, names_another_cluster, owner_tag_of, owners_in,
 };
 pub use memory::RepairBudget;
 pub use outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};

@@ -157,8 +157,7 @@ pub(crate) fn is_marked(description: &str) -> bool {
 }
 
 /// Whether a description asks for the object to be left alone.
-#[must_use]
-pub fn is_kept(description: &str) -> bool {
+pub(crate) fn is_kept(description: &str) -> bool {
     description.split_whitespace().any(|word| word == KEEP)
 }
 

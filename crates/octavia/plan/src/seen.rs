@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::mark::{KEEP, is_kept};
+
 /// The progress of a load balancer's, or a part's, last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs)] // Octavia's own words.
@@ -358,6 +360,12 @@ impl SeenPort {
 impl SeenFloatingIp {
     pub(crate) fn retag(&mut self, tags: &Value) {
         (self.tags, self.revision) = (text_list(tags), None);
+    }
+
+    /// Whether it is to be left where it is, or stays when its owner goes: its tags or its description say so.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.tags.iter().any(|tag| tag == KEEP) || is_kept(&self.description)
     }
 
     /// Reads a row.

@@ -121,7 +121,9 @@ pub(crate) fn strangers_print(seen: &Seen, owner_tag: &str, floating: Option<&Fl
         let asked = floating.map(|wish| wish.address);
         asked.is_some_and(|address| address.is_none_or(|address| address.to_string() == one.address))
     };
-    let added = seen.floating.iter().filter(|one| one.port.is_some() && !one.description.split(' ').any(is_ours));
+    let is_added =
+        |one: &&SeenFloatingIp| one.port.is_some() && !one.is_kept() && !one.description.split(' ').any(is_ours);
+    let added = seen.floating.iter().filter(is_added);
     added.filter(|one| !is_asked_for(one)).for_each(|one| add(&one.id));
     (count > 0).then(|| hasher.finish())
 }

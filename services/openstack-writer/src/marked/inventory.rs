@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_wire::pb;
 use gimbal_octavia_plan::ApiService::{Neutron, Octavia};
-use gimbal_octavia_plan::{KEEP, is_kept, owner_tag_of, owners_in};
+use gimbal_octavia_plan::{KEEP, SeenFloatingIp, owner_tag_of, owners_in};
 use serde_json::Value;
 
 use super::{MarkScope, ProjectReader, description, ids, tags, text};
@@ -66,7 +66,7 @@ impl MarkedInventory {
             match scope.owner_in_description(row) {
                 Some(owner) => {
                     self.owners.insert(owner);
-                    if is_kept(description(row)) {
+                    if SeenFloatingIp::read(row).is_kept() {
                         self.left("floatingip", id, address, &format!("~ description: {KEEP}"), leads_to_one);
                     } else {
                         self.removed("floatingip", id, address, description(row).split_whitespace());

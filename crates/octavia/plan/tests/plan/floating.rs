@@ -185,18 +185,20 @@ fn another_address_moves_the_vip_to_another_floating_ip() {
 
 #[test]
 fn one_that_was_led_to_the_vip_by_hand_goes_after_a_while_unless_it_is_kept() {
-    for (description, goes) in [("", true), ("gimbal:keep", false)] {
+    for (description, tags, goes) in [("", json!([]), true), ("gimbal:keep", json!([]), false), ("", json!(["gimbal:keep"]), false)]
+    {
         let (wish, mut world) = world(|wish| wish.from_outside = true);
         made(&wish, &mut world);
         let port = world.actor.balancer().unwrap().vip_port.clone();
         let id = theirs(&mut world, description, Some(&port));
+        world.by_hand(&SimRequest::put(&format!("/v2.0/floatingips/{id}/tags"), json!({"tags": tags})));
         world.actor.look_again();
         made(&wish, &mut world);
         assert_eq!(leads_to(&mut world, &id), json!(port));
         world.advance(std::time::Duration::from_secs(60));
         world.actor.look_again();
         made(&wish, &mut world);
-        assert_eq!(leads_to(&mut world, &id).is_null(), goes, "{description}");
+        assert_eq!(leads_to(&mut world, &id).is_null(), goes, "{description} {tags}");
         assert_eq!(floating(&mut world).len(), 1);
     }
 }

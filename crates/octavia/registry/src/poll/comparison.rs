@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::{SeenPort, is_group, marked_owner};
-use serde_json::Value;
+use gimbal_octavia_plan::{SeenFloatingIp, SeenPort, is_group, marked_owner};
 
 use super::vip_ports::ListedPorts;
 use super::{LOOK_AGAIN, PollRun, RARELY};
@@ -80,7 +79,7 @@ impl ManagedCluster {
         let mut floating = BTreeSet::new();
         for row in run.floating.take().unwrap_or_default() {
             let marked = self.owner_in(&row["description"]);
-            in_neutron.extend(marked.clone().filter(|_| !is_kept(&row)));
+            in_neutron.extend(marked.clone().filter(|_| !SeenFloatingIp::read(&row).is_kept()));
             let owner = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned()).or(marked);
             let Some(owner) = owner else { continue };
             floating.insert(owner.clone());
@@ -264,11 +263,6 @@ fn is_unread(cell: &Cell, failed: &BTreeMap<Text, Text>) -> bool {
     let is_failed = |project: &str| failed.contains_key(project);
     !failed.is_empty()
         && (is_failed(&cell.project) || cell.actor.seen().balancers.iter().any(|one| is_failed(&one.project)))
-}
-
-/// Whether a floating IP stays when its owner goes.
-fn is_kept(row: &Value) -> bool {
-    row["description"].as_str().is_some_and(gimbal_octavia_plan::is_kept)
 }
 
 /// Whether these are the same, in any order.
