@@ -13,10 +13,12 @@ use crate::change::CloudChange;
 use crate::mark::is_word_of_mark;
 use crate::memory::PlanPart;
 use crate::seen::{Seen, SeenPort};
-use crate::step::{BalancerStep, Block, CloudLook};
+use crate::step::{BalancerStep, Block, CloudLook, Wait};
 
 /// How long to wait before looking again whether the port is free.
 const GIVEN_AWAY_FOR: Duration = Duration::from_secs(300);
+/// How long to wait before looking again whether a load balancer that is being deleted is gone.
+const GOES_WITHIN: Duration = Duration::from_secs(10);
 
 impl Actor {
     /// Takes note that nothing can be made because of such a port, or that it can be.
@@ -56,11 +58,14 @@ impl Actor {
     }
 
     /// Returns the step that takes the mark off such a port: first the tags, for it is found by its description. A look comes right
-    /// before, since the port of a load balancer that has gone meanwhile would stay without a mark.
+    /// before, since the port of a load balancer that has gone meanwhile would stay without a mark; so would that of one that goes.
     pub(crate) fn port_left_behind(&self, now: Duration) -> Option<BalancerStep> {
         let port = self.given_away()?;
         if !self.memory.has_just_looked(now) {
             return Some(BalancerStep::Look(CloudLook::Owner));
+        }
+        if port.user_goes {
+            return Some(BalancerStep::Wait(Wait::Until(now + GOES_WITHIN)));
         }
         let is_mark = |word: &str| is_word_of_mark(word, &self.mark.cluster_uid, &self.mark.cluster);
         let id = port.id.clone();

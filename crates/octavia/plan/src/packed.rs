@@ -290,7 +290,7 @@ structs! {
     }
     SeenPort {
         id, subnet, address, fixed, project, name, device, device_owner, security_groups, tags, description, revision,
-        user,
+        user, user_goes,
     }
     SeenFloatingIp { id, address, port, project, network, description, revision, tags }
 }

@@ -167,6 +167,8 @@ pub struct SeenPort {
     /// The load balancer that has it as its VIP and is not the owner's, for instance since somebody took the mark off; empty if
     /// none is known. A row of Neutron's does not say so: it comes of [`SeenPort::has_user`].
     pub user: String,
+    /// Whether that load balancer is being deleted: the port will be free.
+    pub user_goes: bool,
 }
 
 /// The port that has an address.
@@ -338,12 +340,14 @@ impl SeenPort {
             description: text(row, "description"),
             revision: row["revision_number"].as_u64(),
             user: String::new(),
+            user_goes: false,
         }
     }
 
-    /// Takes the load balancer that has it although it is not the owner's.
-    pub fn has_user(&mut self, balancer: &str) {
-        balancer.clone_into(&mut self.user);
+    /// Takes the row of the load balancer that has it although it is not the owner's.
+    pub fn has_user(&mut self, balancer: &Value) {
+        self.user = text(balancer, "id");
+        self.user_goes = status(balancer) == Provisioning::PendingDelete;
     }
 
     /// Whether a load balancer that is not the owner's has it: then it is neither used nor deleted.

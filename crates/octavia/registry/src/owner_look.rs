@@ -110,7 +110,7 @@ pub(crate) struct OwnerLook {
     /// Ports of Neutron that are the owner's although somebody has added to their description.
     found: BTreeSet<String>,
     /// The load balancers that have ports of the owner's and are not the owner's, by port.
-    users: BTreeMap<String, String>,
+    users: BTreeMap<String, Value>,
 }
 
 impl OwnerLook {
@@ -315,7 +315,7 @@ impl OwnerLook {
             // One of the owner's that the lists have not shown was made since: what they have shown is out of date. Others with
             // its tags are left out of what was listed.
             self.failed |= !self.is_left_out(row) && !self.tags.is_empty() && self.tags.iter().all(has);
-            self.users.extend(row["id"].as_str().map(|id| (port.to_owned(), id.to_owned())));
+            self.users.insert(port.to_owned(), row.clone());
         }
     }
 
@@ -339,7 +339,7 @@ impl OwnerLook {
         let is_marked = |row: &&Value| self.descriptions.iter().any(|one| row["description"] == *one) || is_found(row);
         let read = self.ports.iter().filter(is_marked).map(SeenPort::read);
         let mut ports: Vec<SeenPort> = self.known_ports.take().into_iter().flatten().chain(read).collect();
-        ports.iter_mut().for_each(|port| port.has_user(self.users.get(&port.id).map_or("", String::as_str)));
+        ports.iter_mut().for_each(|port| port.has_user(self.users.get(&port.id).unwrap_or(&Value::Null)));
         let floating = self.floating.iter().map(SeenFloatingIp::read).collect();
         Some((Seen { balancers, ports, floating }, OwnerRows { floating: Some(self.floating), ..self.rows }))
     }

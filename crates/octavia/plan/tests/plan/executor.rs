@@ -265,7 +265,7 @@ impl World {
         ports.retain(|port| port.description.contains(&mark.description()));
         for port in ports.iter_mut().filter(|port| balancers.iter().all(|one| one.vip_port != port.id)) {
             let users = self.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[("vip_port_id", &port.id)]);
-            users.first().and_then(|row| row["id"].as_str()).into_iter().for_each(|id| port.has_user(id));
+            users.first().into_iter().for_each(|row| port.has_user(row));
         }
         let mut floating = self.rows("/v2.0/floatingips", "floatingips", &marked);
         let vip_ports = balancers.iter().map(|one| one.vip_port.clone()).chain(ports.iter().map(|one| one.id.clone()));

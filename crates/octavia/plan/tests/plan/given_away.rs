@@ -111,6 +111,19 @@ fn a_port_that_is_free_again_goes_with_its_owner() {
     assert_eq!(ports(&mut world), Vec::<Value>::new());
 }
 
+/// It is being deleted, and the port would stay without anybody.
+#[test]
+fn a_port_whose_load_balancer_goes_goes_with_its_owner() {
+    let (_, mut world, id, _, _) = taken_over(|_| {});
+    world.run();
+    let delete = SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true");
+    assert_eq!(world.cloud.handle(&delete).status, 204);
+    let owner = world.actor.desired().owner().clone();
+    world.actor.want(DesiredEntry::Deleting { owner });
+    assert_eq!(world.run_on(), BalancerStep::Gone);
+    assert_eq!(ports(&mut world), Vec::<Value>::new());
+}
+
 #[test]
 fn what_a_person_wrote_beside_the_mark_of_the_port_stays() {
     let (_, mut world, _, port, _) = taken_over(|_| {});
