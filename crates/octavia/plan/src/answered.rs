@@ -274,6 +274,8 @@ impl Actor {
         match change {
             CloudChange::UpdatePort { .. } => PlanPart::Groups,
             CloudChange::UpdateBalancer { fields, .. } if fields.get("vip_sg_ids").is_some() => PlanPart::Groups,
+            // One that is given up loses the mark.
+            CloudChange::TagFloatingIp { tags, .. } if !has_tag(tags, &self.mark.owner_tag()) => PlanPart::FloatingIp,
             CloudChange::TagPort { .. } | CloudChange::TagFloatingIp { .. } => PlanPart::Tags,
             CloudChange::DeletePort { id } | CloudChange::DeleteBalancer { id } => PlanPart::Removal(id.clone()),
             CloudChange::CreatePort { .. }
@@ -284,8 +286,7 @@ impl Actor {
             | CloudChange::UpdateFloatingIp { .. }
             | CloudChange::DeleteFloatingIp { .. } => PlanPart::FloatingIp,
             CloudChange::CreateListener { body } | CloudChange::CreatePool { body } => {
-                let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
-                PlanPart::Port(self.port_with(|tag| tags.iter().any(|one| one == tag)))
+                PlanPart::Port(self.port_with(|tag| has_tag(&body["tags"], tag)))
             }
             _ => {
                 let port = change.about().and_then(|id| self.port_at(id).or_else(|| self.port_tagged(id)));
@@ -330,4 +331,8 @@ impl Actor {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
         wanted.header.listeners.iter().map(|wish| wish.id).find(|id| has_tag(&port_tag(*id)))
     }
+}
+
+fn has_tag(tags: &Value, tag: &str) -> bool {
+    tags.as_array().is_some_and(|tags| tags.iter().any(|one| one == tag))
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{KEEP, is_kept, is_marked};
+use crate::mark::{KEEP, is_kept, is_marked, is_word_of_mark};
 use crate::memory::PlanPart;
 use crate::seen::{SeenBalancer, SeenFloatingIp};
 use crate::step::{BalancerStep, Block, CloudLook};
@@ -157,8 +157,7 @@ impl Actor {
     /// things do: after a drift interval.
     fn cleared(&self, port: &str) -> Option<FloatingNext> {
         let other = self.seen.floating.iter().find(|one| one.port.as_deref() == Some(port))?;
-        if self.mark.is_in(&other.description) || (self.memory.is_condemned(&other.id) && !other.is_kept())
-        {
+        if self.mark.is_in(&other.description) || (self.memory.is_condemned(&other.id) && !other.is_kept()) {
             return Some(FloatingNext::Step(update(other, json!({"port_id": null}))));
         }
         Some(FloatingNext::Conflict(format!("floating IP {} leads to the port of the VIP", other.address)))
@@ -177,6 +176,12 @@ impl Actor {
     /// first.
     fn given_up(&self, one: &SeenFloatingIp) -> BalancerStep {
         if one.is_kept() {
+            let is_mark = |tag: &str| is_word_of_mark(tag, &self.mark.cluster_uid, &self.mark.cluster);
+            // It is found by its description, which comes last.
+            if one.tags.iter().any(|tag| is_mark(tag)) {
+                let tags = one.tags.iter().filter(|tag| !is_mark(tag)).map(|tag| json!(tag)).collect();
+                return BalancerStep::Change(CloudChange::TagFloatingIp { id: one.id.clone(), tags });
+            }
             return update(one, json!({"port_id": null, "description": KEEP}));
         }
         match one.port {

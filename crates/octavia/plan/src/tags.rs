@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::Text;
+use gimbal_kuryr_model::{DesiredEntry, Text};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
@@ -29,7 +29,8 @@ impl Actor {
             let tags = with_missing(&port.tags, &wanted)?;
             Some(CloudChange::TagPort { id: port.id.clone(), tags })
         });
-        let ours = self.seen.floating.iter().filter(|one| self.mark.is_in(&one.description));
+        let is_wanted = matches!(&self.desired, DesiredEntry::LoadBalancer(wanted) if wanted.header.floating.is_some());
+        let ours = self.seen.floating.iter().filter(|one| is_wanted && self.mark.is_in(&one.description));
         let mut floating = ours.filter_map(|one| {
             let tags = with_missing(&one.tags, &wanted)?;
             Some(CloudChange::TagFloatingIp { id: one.id.clone(), tags })

@@ -49,6 +49,18 @@ fn everything_carries_them_also_what_was_made_before() {
     assert_eq!(untagged(&mut world, "blue"), [""; 0], "what is no longer in the configuration is left as it is");
 }
 
+/// With the tags it would be taken for something that was forgotten.
+#[test]
+fn a_floating_ip_that_is_kept_loses_the_tags_of_the_mark_and_no_others() {
+    let (wish, mut world) = world(|wish| (wish.from_outside, wish.floating, wish.keep) = (true, true, true));
+    world.actor.set_resource_tags(["blue".into()].into());
+    made(&wish, &mut world);
+    world.actor.want(wish.deleting());
+    assert_eq!(world.run(), BalancerStep::Gone);
+    let left = world.rows("/v2.0/floatingips", "floatingips", &[]);
+    assert_eq!((left.len(), &left[0]["tags"], &left[0]["description"]), (1, &json!(["blue"]), &json!("gimbal:keep")));
+}
+
 #[test]
 fn without_any_neutron_is_asked_for_nothing_more() {
     let (wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
