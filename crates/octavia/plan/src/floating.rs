@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{KEEP, is_kept, is_marked, is_word_of_mark};
+use crate::mark::{KEEP, is_marked, is_word_of_mark};
 use crate::memory::PlanPart;
 use crate::seen::{SeenBalancer, SeenFloatingIp};
 use crate::step::{BalancerStep, Block, CloudLook};
@@ -141,8 +141,8 @@ impl Actor {
         if let Some(other) = found.port.as_deref().filter(|one| !is_ours(one)) {
             return FloatingNext::Conflict(format!("floating IP {address} leads to port {other}"));
         }
-        let marked = is_marked(description);
-        if marked && !self.mark.is_in(description) && !is_kept(description) {
+        // Also one that is kept: it loses the mark with its owner, and until then that one may have it without a port for a moment.
+        if is_marked(description) && !self.mark.is_in(description) {
             return FloatingNext::Conflict(format!("floating IP {address} was made for another owner: {description}"));
         }
         self.led_to(found, port)

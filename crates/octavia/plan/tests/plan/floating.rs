@@ -88,7 +88,8 @@ fn one_that_leads_elsewhere_is_a_conflict_until_it_is_free() {
 
 #[test]
 fn one_that_another_owner_has_is_a_conflict_and_one_that_was_kept_is_not() {
-    for (description, taken) in [("k8s-cluster:c1 k8s-svc-uid:u2", false), ("gimbal:keep", true)] {
+    let others = [("k8s-cluster:c1 k8s-svc-uid:u2", false), ("k8s-cluster:c1 k8s-svc-uid:u2 gimbal:keep", false)];
+    for (description, taken) in others.into_iter().chain([("gimbal:keep", true)]) {
         let (wish, mut world) = asking();
         let id = theirs(&mut world, description, None);
         let last = world.run();
@@ -185,7 +186,8 @@ fn another_address_moves_the_vip_to_another_floating_ip() {
 
 #[test]
 fn one_that_was_led_to_the_vip_by_hand_goes_after_a_while_unless_it_is_kept() {
-    for (description, tags, goes) in [("", json!([]), true), ("gimbal:keep", json!([]), false), ("", json!(["gimbal:keep"]), false)]
+    for (description, tags, goes) in
+        [("", json!([]), true), ("gimbal:keep", json!([]), false), ("", json!(["gimbal:keep"]), false)]
     {
         let (wish, mut world) = world(|wish| wish.from_outside = true);
         made(&wish, &mut world);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::{SeenFloatingIp, SeenPort, is_group, marked_owner};
+use gimbal_octavia_plan::{SeenPort, is_group, marked_owner};
 
 use super::vip_ports::ListedPorts;
 use super::{LOOK_AGAIN, PollRun, RARELY};
@@ -79,7 +79,7 @@ impl ManagedCluster {
         let mut floating = BTreeSet::new();
         for row in run.floating.take().unwrap_or_default() {
             let marked = self.owner_in(&row["description"]);
-            in_neutron.extend(marked.clone().filter(|_| !SeenFloatingIp::read(&row).is_kept()));
+            in_neutron.extend(marked.clone());
             let owner = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned()).or(marked);
             let Some(owner) = owner else { continue };
             floating.insert(owner.clone());

@@ -163,6 +163,20 @@ fn many_ports_go_one_after_another_and_each_is_looked_at_a_few_times() {
     assert!(looks < 4 * PORTS, "{looks}");
 }
 
+/// It is nobody's then, so that whoever asks for its address gets it.
+#[test]
+fn a_kept_floating_ip_whose_owner_has_vanished_loses_the_mark() {
+    let mut world = World::usual();
+    let tags = ["gimbal-cluster:prod1", "k8s-cluster:uid-prod1", "k8s-svc-uid:u9"];
+    let outside = world.facts.external.as_ref().unwrap().network.to_string();
+    let body = json!({"floating_network_id": outside, "project_id": "p1", "tags": tags,
+        "description": format!("{} gimbal:keep", tags.join(" "))});
+    world.by_hand(&SimRequest::post("/v2.0/floatingips", json!({"floatingip": body})));
+    world.run(3_000 * SECOND);
+    let left = world.rows("/v2.0/floatingips", "floatingips");
+    assert_eq!((left.len(), &left[0]["tags"], &left[0]["description"]), (1, &json!([]), &json!("gimbal:keep")));
+}
+
 /// It has all tags of the owner, and is left out of what the owner has; looks do not fail for that.
 #[test]
 fn an_owner_goes_though_its_load_balancer_names_a_group_or_another_cluster() {
