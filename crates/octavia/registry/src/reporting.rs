@@ -10,7 +10,7 @@ use gimbal_kuryr_model::{
     PortRefusal, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
     ReportedObjects, ReportedPool, Text,
 };
-use gimbal_octavia_plan::{Block, SeenBalancer, SeenPool};
+use gimbal_octavia_plan::{Block, SeenBalancer, SeenFloatingIp, SeenPool};
 
 use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
@@ -310,7 +310,10 @@ pub(crate) fn print_of(report: &LoadBalancerReport) -> u64 {
 fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String>) -> ReportedObjects {
     let is_its = |tags: &[String]| tag.is_none_or(|tag| tags.contains(tag));
     let seen = cell.actor.seen();
-    let floating = seen.floating.first().and_then(|one| {
+    // Another one may be there for a while: a twin, or one that somebody led to a port of the owner's.
+    let leads =
+        |one: &&SeenFloatingIp| cell.actor.balancer().is_some_and(|lb| one.port.as_deref() == Some(&*lb.vip_port));
+    let floating = seen.floating.iter().find(leads).or_else(|| seen.floating.first()).and_then(|one| {
         let asked = header.and_then(|header| header.floating.as_ref()).is_some_and(|wish| wish.address.is_some());
         Some(ReportedFloatingIp {
             id: one.id.as_str().into(),

@@ -2,9 +2,11 @@
 
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_plan::CloudChange;
+use gimbal_octavia_sim::SimRequest;
+use serde_json::json;
 
 use crate::wish::{Wish, key};
-use crate::world::{MS, SECOND, World};
+use crate::world::{MS, SECOND, Way, World};
 
 #[test]
 fn a_service_is_one_request_and_one_report() {
@@ -102,6 +104,28 @@ fn a_status_that_was_wiped_is_told_again_and_nothing_is_written() {
     world.run(SECOND);
     assert_eq!(world.reports[&("prod1".to_owned(), web)].phase, Phase::Ready);
     assert_eq!(world.sent.len(), 0);
+}
+
+/// One in another project, that is not wanted and cannot be deleted just now.
+#[test]
+fn the_floating_ip_that_is_told_is_the_one_that_leads_to_the_load_balancer() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    world.way_of = Some(|change| matches!(change, CloudChange::DeleteFloatingIp { .. }).then_some(Way::Lost));
+    let outside = world.facts.external.as_ref().unwrap().network.to_string();
+    let body = json!({"floating_network_id": outside, "project_id": "p1",
+        "description": "gimbal-cluster:prod1 k8s-cluster:uid-prod1 k8s-svc-uid:u1"});
+    world.by_hand(&SimRequest::post("/v2.0/floatingips", json!({"floatingip": body})));
+    let web = key("shop", "web");
+    let mut wish = Wish::new("u1", &world.subnet);
+    (wish.project, wish.floating) = ("p2".to_owned(), true);
+    world.want("prod1", web.clone(), wish);
+    world.run(120 * SECOND);
+    let rows = world.rows("/v2.0/floatingips", "floatingips");
+    let leads: Vec<_> = rows.iter().filter(|row| row["port_id"].is_string()).map(|row| row["id"].clone()).collect();
+    let told = world.reports[&("prod1".to_owned(), web)].objects.floating_ip.as_ref().unwrap();
+    assert_eq!((rows.len(), leads), (2, vec![json!(*told.id)]));
 }
 
 #[test]
