@@ -89,7 +89,7 @@ impl ClustersOwner {
                 break;
             }
         }
-        self.clusters.send();
+        self.clusters.send(now);
         for changed in self.clusters.take_changed() {
             // Without a reader of Watch no one is to be notified.
             self.changed.send(changed).ok();

@@ -107,6 +107,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         metrics: metrics.clone(),
         shutdown: shutdown.clone(),
         refusals: gimbal_transport::Quiet::default(),
+        ends: gimbal_transport::Quiet::default(),
     };
     let (serving, served_now) = watch::channel(Serving { ready: false, leading: false });
     tasks.spawn("the look at readiness", until(shutdown.clone(), show_readiness(readiness, serving)));

@@ -28,6 +28,8 @@ pub struct ControllerStreams {
     pub shutdown: CancellationToken,
     /// Refusals by peer and reason that were logged recently.
     pub refusals: Quiet<(String, GoodbyeReason)>,
+    /// Ends of streams by cluster and kind that were logged recently: a controller may come again and again.
+    pub ends: Quiet<(Text, &'static str)>,
 }
 
 #[tonic::async_trait]
@@ -47,19 +49,10 @@ impl Discovery<Kuryr> for ControllerStreams {
         let (owner, of) = (&self.owner, &cluster);
         let take = |message, turn| async move { owner.message(of, generation, message, turn).await.is_ok() };
         let end = stream.until_end(self.config.clone(), still, take).await;
-        match &end {
-            StreamEnd::Dismissed(goodbye) => {
-                tracing::info!(%cluster, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
-            }
-            StreamEnd::Broken(error) => {
-                self.metrics.stream_broke(&cluster);
-                tracing::info!(%cluster, generation, %peer, %error, "the stream broke");
-            }
-            StreamEnd::Unread => {
-                tracing::warn!(%cluster, generation, %peer, "the controller does not read; its stream ends and it may resume");
-            }
-            StreamEnd::Closed => {}
+        if matches!(end, StreamEnd::Broken(_)) {
+            self.metrics.stream_broke(&cluster);
         }
+        self.log_end(&cluster, generation, &peer, &end, Instant::now());
         // Before its goodbye, so that nothing more of it counts; a controller that does not read does not delay this.
         self.owner.closed(&cluster, generation).await;
         if let StreamEnd::Dismissed(goodbye) = end {
@@ -80,6 +73,29 @@ fn still_speaks(config: &ClustersConfig, peer: &Peer, cluster: &str) -> Result<(
 }
 
 impl ControllerStreams {
+    fn log_end(&self, cluster: &Text, generation: u64, peer: &Peer, end: &StreamEnd, now: Instant) {
+        let untold = |kind| self.ends.tell((cluster.clone(), kind), now);
+        match end {
+            StreamEnd::Dismissed(goodbye) => {
+                if let Some(untold) = untold("dismissed") {
+                    let (reason, text) = (goodbye.reason, &goodbye.message);
+                    tracing::info!(%cluster, generation, ?reason, text, untold, "goodbye");
+                }
+            }
+            StreamEnd::Broken(error) => {
+                if let Some(untold) = untold("broken") {
+                    tracing::info!(%cluster, generation, %peer, %error, untold, "the stream broke");
+                }
+            }
+            StreamEnd::Unread => {
+                if let Some(untold) = untold("unread") {
+                    tracing::warn!(%cluster, generation, %peer, untold, "the controller does not read; its stream ends and it may resume");
+                }
+            }
+            StreamEnd::Closed => {}
+        }
+    }
+
     async fn identify(&self, peer: &Peer, incoming: &mut AgentMessages<Kuryr>) -> Result<(Text, Hello), Goodbye> {
         let hello = hello(incoming).await?;
         let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);

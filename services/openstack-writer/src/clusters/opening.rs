@@ -25,7 +25,12 @@ impl Clusters {
         now: Instant,
     ) -> Result<u64, Goodbye> {
         self.admit(name, hello)?;
-        self.say_goodbye(name, GoodbyeReason::Superseded, "a newer stream of this cluster has begun");
+        let former = self.dismiss(name, GoodbyeReason::Superseded, "a newer stream of this cluster has begun");
+        if let Some(generation) = former
+            && let Some(untold) = self.lines.tell((name.clone(), "superseded"), now)
+        {
+            tracing::info!(cluster = %name, generation, untold, "a newer stream of this cluster has begun in place of this one");
+        }
         self.generation += 1;
         let generation = self.generation;
         if let Some(state) = self.clusters.get_mut(name) {
@@ -105,8 +110,11 @@ impl Clusters {
         if state.stream.as_ref().is_none_or(|stream| stream.generation != generation) {
             return;
         }
-        if let AgentMessage::Goodbye(goodbye) = &message {
-            tracing::info!(cluster = %name, generation, reason = ?goodbye.reason, text = goodbye.message, "the controller says goodbye");
+        if let AgentMessage::Goodbye(goodbye) = &message
+            && let Some(untold) = self.lines.tell((name.clone(), "goodbye"), now)
+        {
+            let (reason, text) = (goodbye.reason, &goodbye.message);
+            tracing::info!(cluster = %name, generation, ?reason, text, untold, "the controller says goodbye");
         }
         state.life.heard(now);
         let outputs = state.end.receive(message, now);
@@ -127,12 +135,17 @@ impl Clusters {
 
     /// Ends the stream of a cluster with a goodbye, if it has one.
     pub(super) fn say_goodbye(&mut self, name: &Text, reason: GoodbyeReason, text: &str) {
-        let Some(state) = self.clusters.get_mut(name) else { return };
-        if let Some(stream) = state.stream.take() {
-            tracing::info!(cluster = %name, generation = stream.generation, ?reason, text, "goodbye");
-            send_goodbye(&stream, reason, text);
-            self.stream_ended(name);
+        if let Some(generation) = self.dismiss(name, reason, text) {
+            tracing::info!(cluster = %name, generation, ?reason, text, "goodbye");
         }
+    }
+
+    /// The same without a line in the log. Returns the generation of the stream.
+    fn dismiss(&mut self, name: &Text, reason: GoodbyeReason, text: &str) -> Option<u64> {
+        let stream = self.clusters.get_mut(name)?.stream.take()?;
+        send_goodbye(&stream, reason, text);
+        self.stream_ended(name);
+        Some(stream.generation)
     }
 
     /// Ends every stream, because the process ends.
@@ -154,7 +167,7 @@ impl Clusters {
     }
 
     /// Sends what is to be sent on every stream, as far as there is room.
-    pub fn send(&mut self) {
+    pub fn send(&mut self, now: Instant) {
         let names: Vec<Text> = self.clusters.keys().cloned().collect();
         for name in names {
             let Some(state) = self.clusters.get_mut(&name) else { continue };
@@ -166,8 +179,10 @@ impl Clusters {
             }
             if unread {
                 let generation = stream.generation;
-                tracing::warn!(cluster = %name, generation, "the controller does not read; its stream ends and it may resume");
                 state.stream = None;
+                if let Some(untold) = self.lines.tell((name.clone(), "unread"), now) {
+                    tracing::warn!(cluster = %name, generation, untold, "the controller does not read; its stream ends and it may resume");
+                }
                 self.stream_ended(&name);
             }
         }

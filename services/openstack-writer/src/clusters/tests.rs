@@ -144,7 +144,7 @@ impl Ends {
                 self.all.answered(call.id, answer, self.now);
             }
             self.all.take_news(self.now);
-            self.all.send();
+            self.all.send(self.now);
             while let Ok(message) = self.messages.try_recv() {
                 is_over = false;
                 assert_eq!(self.agent.receive(message, self.now), gimbal_session::AgentVerdict::Continue);
@@ -379,6 +379,19 @@ fn a_cluster_that_changes_its_mind_does_not_fill_the_log() {
     ends.now += 61 * SECOND;
     ends.set(&web, Some(present("u1", "elsewhere")));
     assert_eq!(lines("untold=19"), 1, "{}", log.text());
+    // It may as well dial again and again, and say goodbye each time or never.
+    for turn in 0..80 {
+        if turn % 2 == 0 {
+            ends.agent.goodbye(gimbal_session::GoodbyeReason::Shutdown, "flood of goodbyes");
+            ends.exchange();
+        }
+        ends.agent.connected(ends.now);
+        ends.exchange();
+    }
+    let count = |words: &str| log.text().lines().filter(|line| line.contains(words)).count();
+    assert_eq!(count("flood of goodbyes"), 1, "{}", log.text());
+    // Other tests have their own.
+    assert!((1..30).contains(&count("a newer stream of this cluster has begun")), "{}", log.text());
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Writer {
 
     fn talk(&mut self, agent: &mut AgentEnd<Kuryr>) {
         for _ in 0..10 {
-            self.all.send();
+            self.all.send(self.now);
             while let Ok(message) = self.messages.try_recv() {
                 drop(agent.receive(message, self.now));
             }
