@@ -3,7 +3,7 @@
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_registry::{CallAnswer, RegistryEvent};
-use gimbal_octavia_sim::{Fate, ProjectQuota};
+use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 
 use crate::wish::{Wish, going, key};
 use crate::world::{SECOND, Way, World};
@@ -271,6 +271,23 @@ fn at_a_full_quota_one_gives_way_to_another_and_nobody_takes_its_place() {
         world.converge(120 * SECOND);
         assert_eq!(world.balancers_of("u0").len(), 1);
     }
+}
+
+#[test]
+fn what_is_there_when_the_quota_is_lowered_is_made_again() {
+    let mut world = World::usual();
+    world.want_many("prod1", "shop", 2);
+    world.converge(60 * SECOND);
+    world.clusters.get_mut("prod1").unwrap().limits.load_balancers = Some(1);
+    let (settings, now) = (world.clusters["prod1"].clone(), world.now());
+    world.writers[0].registry.set_cluster(settings, now);
+    let id = world.balancers_of("prod1-shop-0").remove(0);
+    world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/loadbalancers/{id}")).with_query("cascade", "true"));
+    world.run(10 * SECOND);
+    world.want("prod1", key("shop", "new"), Wish::new("new", &world.subnet));
+    world.run(200 * SECOND);
+    let made = ["prod1-shop-0", "prod1-shop-1", "new"].map(|owner| world.balancers_of(owner).len());
+    assert_eq!(made, [1, 1, 0]);
 }
 
 #[test]
