@@ -11,7 +11,7 @@ use crate::cell::{Cell, CellState};
 use crate::cluster::ManagedCluster;
 use crate::pace::Line;
 
-/// So many look at a time: more would wait for each other, and look once more.
+/// The most that look at a time: more would wait for each other, and look once more.
 const MOST: usize = 8;
 
 /// Those whose turn it is.
@@ -24,7 +24,7 @@ pub(crate) struct KeptTurns {
 }
 
 impl KeptTurns {
-    /// Whether nobody has looked whose change may be sent.
+    /// Whether no one waits whose change may be sent.
     pub(crate) fn is_empty(&self) -> bool {
         self.back.is_empty()
     }

@@ -10,7 +10,7 @@ use gimbal_octavia_plan::{CloudChange, Seen};
 use crate::cell::Cell;
 use crate::cluster::ManagedCluster;
 
-/// What an owner has a place for: it has that, or has asked for it. It keeps its place while it wants it, so that nobody else
+/// What an owner has a place for: it has that, or has asked for it. It keeps its place while it wants it, so that no other owner
 /// takes it while one load balancer gives way to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Places {

@@ -163,7 +163,7 @@ fn many_ports_go_one_after_another_and_each_is_looked_at_a_few_times() {
     assert!(looks < 4 * PORTS, "{looks}");
 }
 
-/// It is nobody's then, so that whoever asks for its address gets it.
+/// It is free then, for the next one who asks for its address.
 #[test]
 fn a_kept_floating_ip_whose_owner_has_vanished_loses_the_mark() {
     let mut world = World::usual();

@@ -239,7 +239,7 @@ fn what_has_left_the_stream_counts_until_it_is_gone() {
         world.want("prod1", key("shop", "last"), wish);
         world.run(60 * SECOND);
         assert_eq!(counts(&mut world), made);
-        // Those that nobody wants go after their grace.
+        // Those that are not wanted go after their grace.
         world.run(3_000 * SECOND);
         world.converge(300 * SECOND);
         assert_eq!(counts(&mut world), [1, 1, 1]);
@@ -247,7 +247,7 @@ fn what_has_left_the_stream_counts_until_it_is_gone() {
 }
 
 #[test]
-fn at_a_full_quota_one_gives_way_to_another_and_nobody_takes_its_place() {
+fn at_a_full_quota_one_gives_way_to_another_in_its_own_place() {
     for floating in [true, false] {
         let mut world = World::usual();
         let settings = world.clusters.get_mut("prod1").unwrap();
