@@ -214,7 +214,7 @@ impl<'a> Ini<'a> {
                 value.push_str(trimmed);
             } else if let Some(name) = trimmed.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 (section, last) = (name.trim().to_owned(), None);
-            } else if section.is_empty() {
+            } else if section.is_empty() && !trimmed.starts_with('[') {
                 // oslo.config refuses such a file, too. It may be any file, so what it says is not repeated.
                 return Err(ClustersConfigError::at(
                     path,
