@@ -11,7 +11,7 @@ a line of JSON, with `error` if it went wrong:
     unload {id}                                  it ends
     member {address, port, name}                 an HTTP server that answers with its name
     no-member {address, port}                    it ends, with its connections
-    get {address, port, source, path, headers}   one request; {status, body}, or {failed}
+    get {address, port, source, path, headers}   one request; {status, body, location}, or {failed}
     client {name, address, port, source, every}  a request each `every` seconds, each on a connection of its own
     tally {name, end}                            what the client got: {sent, answered, failed, by: {body: count}, gap}
 """
@@ -20,6 +20,7 @@ import asyncio
 import collections
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -142,14 +143,22 @@ async def get(address, port, source=None, path="/", headers=None):
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head:
         return {"failed": "the connection was closed without an answer"}
-    return {"status": int(head.split(b" ", 2)[1]), "body": body.decode(errors="replace")}
+    location = re.search(rb"\r\nlocation: *([^\r]*)", head, re.IGNORECASE)
+    return {
+        "status": int(head.split(b" ", 2)[1]),
+        "body": body.decode(errors="replace"),
+        "location": location and location[1].decode(errors="replace"),
+    }
 
 
 async def exchange(address, port, source, path, headers):
     reader, writer = await asyncio.open_connection(address, port, local_addr=(source, 0) if source else None)
     try:
         wanted = {"Host": address, "Connection": "close"} | headers
-        lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in wanted.items()), "", ""]
+        # HTTP/1.1 requires a host; one that is null is left out.
+        version = "1.0" if wanted["Host"] is None else "1.1"
+        lines = [f"{name}: {value}" for name, value in wanted.items() if value is not None]
+        lines = [f"GET {path} HTTP/{version}", *lines, "", ""]
         writer.write("\r\n".join(lines).encode())
         return await reader.read()
     finally:

@@ -113,7 +113,7 @@ const RENDERED: [Rendered; 10] = [
     Rendered {
         file: "deploy/rbac/kuryr-controller.yaml",
         charts: &["gimbal-kuryr-controller"],
-        set: &["rights.nodes=true"],
+        set: &["rights.nodes=true", "ingress.enabled=true"],
         only: &["templates/roles.yaml"],
         head: "The rights of gimbal-kuryr-controller, and its namespace.",
         ..ALL

@@ -23,9 +23,9 @@ pub enum LbCommand {
     List(WhichOnes),
     /// Says why a load balancer is as it is
     Why {
-        /// The Service, as namespace/name
-        #[arg(value_parser = service)]
-        service: ServiceRef,
+        /// The Service, as namespace/name; or a router, as namespace/KuryrL7Router:name
+        #[arg(value_parser = entry)]
+        entry: EntryRef,
         /// The cluster; may be left out with a cluster's own certificate
         #[arg(long, default_value = "")]
         cluster: String,
@@ -103,6 +103,22 @@ fn service(text: &str) -> Result<ServiceRef, String> {
     }
 }
 
+/// A Service's load balancer, or a router.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRef {
+    kind: pb::EntryKind,
+    namespace: String,
+    name: String,
+}
+
+fn entry(text: &str) -> Result<EntryRef, String> {
+    let (kind, text) = match text.split_once(&format!("/{ROUTER}")) {
+        Some((namespace, name)) => (pb::EntryKind::L7Router, format!("{namespace}/{name}")),
+        None => (pb::EntryKind::LoadBalancer, text.to_owned()),
+    };
+    service(&text).map(|ServiceRef { namespace, name }| EntryRef { kind, namespace, name })
+}
+
 fn balancer(text: &str) -> Result<String, String> {
     let is_id = !text.is_empty() && text.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
     if is_id { Ok(text.to_owned()) } else { Err("write the ID of the load balancer".to_owned()) }
@@ -115,7 +131,7 @@ fn balancer(text: &str) -> Result<String, String> {
 pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Result<(), Exit> {
     match command {
         LbCommand::List(which) => list(which, channel, output).await,
-        LbCommand::Why { service, cluster } => why(service, cluster, channel, output).await,
+        LbCommand::Why { entry, cluster } => why(entry, cluster, channel, output).await,
         LbCommand::Watch(which) => watch(which, channel, output).await,
         LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
             let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
@@ -207,10 +223,13 @@ async fn list(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<
     if output == OutputForm::Table { print(&columns(&rows)) } else { Ok(()) }
 }
 
-async fn why(service: ServiceRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let ServiceRef { namespace, name } = service;
-    let missing = Exit::Failure(format!("there is no load balancer for {namespace}/{name}"));
-    let request = pb::ExplainRequest { cluster, namespace, name };
+async fn why(entry: EntryRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let EntryRef { kind, namespace, name } = entry;
+    let missing = Exit::Failure(match kind {
+        pb::EntryKind::L7Router => format!("there is no router {namespace}/{name}"),
+        _ => format!("there is no load balancer for {namespace}/{name}"),
+    });
+    let request = pb::ExplainRequest { cluster, namespace, name, kind: kind.into() };
     let answer = InspectionServiceClient::new(channel).explain(request).await.map_err(failed)?.into_inner();
     show_why(&answer, output)?;
     // What was printed says what is known; a script has to see that there is no such thing.
@@ -295,8 +314,12 @@ fn heads() -> Vec<String> {
     heads.map(str::to_owned).to_vec()
 }
 
+/// How the name of a router begins: load balancers have the names of their Services.
+const ROUTER: &str = "KuryrL7Router:";
+
 fn name(key: Option<&pb::EntryKey>) -> String {
-    key.map(|key| format!("{}/{}", key.namespace, key.name)).unwrap_or_default()
+    let kind = |key: &pb::EntryKey| if key.kind() == pb::EntryKind::L7Router { ROUTER } else { "" };
+    key.map(|key| format!("{}/{}{}", key.namespace, kind(key), key.name)).unwrap_or_default()
 }
 
 fn phase(status: &pb::LoadBalancerStatus) -> String {
@@ -373,6 +396,21 @@ mod tests {
                 left.contains("next: take the cluster out of the configuration") && !left.contains("--id"),
                 "{left}"
             );
+        }
+    }
+
+    /// What is shown of it can be asked for.
+    #[test]
+    fn a_router_has_its_kind_before_its_name() {
+        let key = pb::EntryKey { kind: 2, namespace: "gimbal".into(), name: "router".into() };
+        let shown = name(Some(&key));
+        assert_eq!(shown, "gimbal/KuryrL7Router:router");
+        let (namespace, name) = ("gimbal".to_owned(), "router".to_owned());
+        assert_eq!(entry(&shown), Ok(EntryRef { kind: pb::EntryKind::L7Router, namespace, name }));
+        let EntryRef { kind, namespace, name } = entry("shop/web").unwrap();
+        assert_eq!((kind, &*namespace, &*name), (pb::EntryKind::LoadBalancer, "shop", "web"));
+        for bad in ["web", "shop/", "shop/KuryrL7Router:", "shop/KuryrPort:web", "a/b/KuryrL7Router:web"] {
+            assert!(entry(bad).is_err(), "{bad}");
         }
     }
 

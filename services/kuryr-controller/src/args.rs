@@ -8,8 +8,10 @@ use std::time::Duration;
 use clap::{ArgAction, Parser};
 use gimbal_discoverer::AgentArgs;
 use gimbal_kubernetes_client::Access;
-use gimbal_kuryr_controller_core::{KuryrSettings, NamespacePatterns};
-use gimbal_kuryr_translate::ControllerSettings;
+use gimbal_kuryr_controller_core::KuryrSettings;
+use gimbal_kuryr_resource::NamespacePatterns;
+use gimbal_kuryr_router_core::RouterSettings;
+use gimbal_kuryr_translate::{ControllerSettings, IngressSettings};
 use gimbal_lease::Times;
 use gimbal_model::{BackendName, LoadBalancerClass, NamespaceName, NamespacePattern};
 use gimbal_runtime::{HumanDuration, LogFormat, TlsArgs};
@@ -47,6 +49,9 @@ pub struct Args {
     /// Make a load balancer only once there are endpoints for it
     #[arg(long, env = "GIMBAL_REQUIRE_ENDPOINTS", action = ArgAction::SetTrue)]
     pub(crate) require_endpoints: bool,
+    /// Serve Ingresses, where openstack-writer has leave for that (enable_ingress)
+    #[arg(long, env = "GIMBAL_INGRESS", action = ArgAction::SetTrue)]
+    pub(crate) ingress: bool,
     /// Namespaces in which load balancers are made, '*' stands for any run of characters [default: all]. One that exists is
     /// served until its Service goes, wherever it is
     #[arg(long, env = "GIMBAL_NAMESPACES", value_name = "PATTERN,...", value_delimiter = ',')]
@@ -106,15 +111,25 @@ impl Args {
 
     /// Returns which Services get a load balancer.
     pub(crate) fn settings(&self) -> KuryrSettings {
-        let texts = |patterns: &[NamespacePattern]| patterns.iter().map(|pattern| pattern.as_str().into()).collect();
         KuryrSettings {
             services: ControllerSettings {
                 load_balancer_class: self.load_balancer_class.as_ref().map(|class| class.as_str().into()),
                 cluster_ip_services: self.cluster_ip_services,
                 require_endpoints: self.require_endpoints,
             },
-            namespaces: NamespacePatterns { only: texts(&self.namespaces), except: texts(&self.exclude_namespaces) },
+            namespaces: self.patterns(),
         }
+    }
+
+    /// Returns where routers for Ingresses are, if Ingresses are served. The shared one is in the namespace of the controller.
+    pub(crate) fn router_settings(&self) -> Option<RouterSettings> {
+        let ingresses = || IngressSettings::in_namespace(self.own_namespace());
+        self.ingress.then(|| RouterSettings { ingresses: ingresses(), namespaces: self.patterns() })
+    }
+
+    fn patterns(&self) -> NamespacePatterns {
+        let texts = |patterns: &[NamespacePattern]| patterns.iter().map(|pattern| pattern.as_str().into()).collect();
+        NamespacePatterns { only: texts(&self.namespaces), except: texts(&self.exclude_namespaces) }
     }
 
     /// Returns how to reach the cluster.
@@ -161,7 +176,7 @@ mod tests {
             (args.listen.to_string(), args.admin_listen.to_string()),
             ("127.0.0.1:7446".into(), "127.0.0.1:7483".into())
         );
-        assert_eq!(args.settings(), KuryrSettings::default());
+        assert_eq!((args.settings(), args.router_settings()), (KuryrSettings::default(), None));
         assert!(args.leader_election && args.writer.is_empty());
         assert_eq!(args.lease_times(), Ok(Times::new(Duration::from_secs(3))));
     }
@@ -178,8 +193,15 @@ mod tests {
             "a,b-*",
             "--exclude-namespaces",
             "b-c",
+            "--ingress",
+            "--namespace",
+            "gimbal",
         ];
-        let settings = args(&flags).unwrap().settings();
+        let args = args(&flags).unwrap();
+        let routers = args.router_settings().unwrap();
+        assert_eq!(routers.ingresses.shared.to_string(), "gimbal/kuryr-l7-router");
+        let settings = args.settings();
+        assert_eq!(routers.namespaces, settings.namespaces);
         assert_eq!(settings.services.load_balancer_class.as_deref(), Some("c"));
         assert!(!settings.services.cluster_ip_services && settings.services.require_endpoints);
         assert_eq!(["a", "b-x", "b-c", "d"].map(|name| settings.namespaces.contains(name)), [true, true, false, false]);

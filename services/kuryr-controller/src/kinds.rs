@@ -9,7 +9,7 @@ use std::time::Instant;
 use gimbal_discoverer::{KindFailure, KindHealth};
 use gimbal_kubernetes_agent::kind_failure;
 use gimbal_kubernetes_client::ApiError;
-use gimbal_kuryr_controller_core::KuryrKind;
+use gimbal_kuryr_resource::KuryrKind;
 use gimbal_session::Freshness;
 
 /// Returns the name of a kind in logs, metrics and messages to the writer.
@@ -19,18 +19,23 @@ pub(crate) fn kind_name(kind: KuryrKind) -> &'static str {
         KuryrKind::Slice => "endpointslices",
         KuryrKind::LoadBalancer => "kuryrloadbalancers",
         KuryrKind::Node => "nodes",
+        KuryrKind::Ingress => "ingresses",
+        KuryrKind::IngressClass => "ingressclasses",
+        KuryrKind::Router => "kuryrl7routers",
     }
 }
 
 /// The health of the watched kinds, for as long as the cluster is the same one.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    health: [KindHealth; 4],
+    health: [KindHealth; KuryrKind::ALL.len()],
     /// The message of the last failure of each kind, for the operator of this controller only: it may contain output of a
     /// credential plug-in.
-    last_errors: [Option<String>; 4],
-    complete: [bool; 4],
+    last_errors: [Option<String>; KuryrKind::ALL.len()],
+    complete: [bool; KuryrKind::ALL.len()],
     nodes_wanted: bool,
+    /// Whether Ingresses are served. That never changes.
+    ingress: bool,
     /// Complete lists that count once the cluster is confirmed to be the same.
     unproven: Vec<KuryrKind>,
     incarnation: Option<String>,
@@ -40,11 +45,16 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
+    /// Returns what is known before anything was read.
+    pub(crate) fn new(ingress: bool) -> Self {
+        Self { ingress, ..Self::default() }
+    }
+
     /// Forgets everything but the incarnation, if it is known. Checks that were requested before do not confirm later lists.
     pub(crate) fn start_over(&mut self, incarnation: Option<String>) {
         let identity_trouble = self.identity_trouble.take();
-        let (asked, nodes_wanted) = (self.asked, self.nodes_wanted);
-        *self = Self { asked, nodes_wanted, incarnation, identity_trouble, ..Self::default() };
+        let Self { asked, nodes_wanted, ingress, .. } = *self;
+        *self = Self { asked, nodes_wanted, ingress, incarnation, identity_trouble, ..Self::default() };
     }
 
     /// Called on any response.
@@ -138,7 +148,7 @@ impl Kinds {
 
     fn watched(&self) -> impl Iterator<Item = (KuryrKind, &KindHealth)> {
         let watched = |kind: &KuryrKind| *kind != KuryrKind::Node || self.nodes_wanted;
-        KuryrKind::ALL.into_iter().filter(watched).map(|kind| (kind, &self.health[kind as usize]))
+        self.kinds().filter(watched).map(|kind| (kind, &self.health[kind as usize]))
     }
 
     /// Returns whether every watched kind was listed completely at least once.
@@ -165,10 +175,15 @@ impl Kinds {
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
+    fn kinds(&self) -> impl Iterator<Item = KuryrKind> {
+        let ingress = self.ingress;
+        KuryrKind::ALL.into_iter().filter(move |kind| ingress || !kind.is_of_ingress())
+    }
+
     /// Returns the time since the last response, by kind. Nodes are always among them: the kinds never change.
     pub(crate) fn freshness(&self, now: Instant) -> Vec<Freshness> {
         let age = |kind: KuryrKind| self.health[kind as usize].age(now);
-        KuryrKind::ALL.map(|kind| Freshness { kind: kind_name(kind).to_owned(), age: age(kind) }).into()
+        self.kinds().map(|kind| Freshness { kind: kind_name(kind).to_owned(), age: age(kind) }).collect()
     }
 
     pub(crate) fn incarnation(&self) -> Option<&str> {
@@ -239,6 +254,20 @@ mod tests {
         let lost = kinds.tick(now + PATIENCE);
         assert_eq!(lost.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), [KuryrKind::Slice]);
         assert_eq!(kinds.tick(now + PATIENCE), Vec::new());
+    }
+
+    #[test]
+    fn routers_count_only_where_ingresses_are_served() {
+        let now = Instant::now();
+        for (ingress, kinds) in [(false, 4), (true, 7)] {
+            let mut known = Kinds::new(ingress);
+            for kind in [KuryrKind::Service, KuryrKind::Slice, KuryrKind::LoadBalancer] {
+                assert!(known.list_done(kind, now));
+            }
+            assert_eq!((known.is_complete(), known.freshness(now).len()), (!ingress, kinds));
+            known.start_over(None);
+            assert_eq!(known.freshness(now).len(), kinds);
+        }
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use gimbal_kuryr_model::{DesiredKey, DesiredKind, LoadBalancerReport, Phase};
+use gimbal_kuryr_router_core::RouterUp;
 use gimbal_runtime::metrics_table;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-use crate::state::Core;
+use crate::state::{Core, RouterCore};
 
 /// The Services without which a cluster does not work: Kuryr's two, and the name of the cluster's DNS outside of OpenShift.
 const CRITICAL: [(&str, &str); 3] =
@@ -30,6 +31,12 @@ struct CriticalPoolLabels {
     lb_pool_name: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouterLabels {
+    namespace: String,
+    name: String,
+}
+
 metrics_table! {
     /// Metrics under Kuryr's names.
     pub(crate) struct KuryrMetrics("kuryr") {
@@ -39,6 +46,8 @@ metrics_table! {
             "State of the load balancers of openshift-dns/dns-default, default/kubernetes and kube-system/kube-dns, as the writer last reported: 1 for the one that it is in";
         critical_members: Family<CriticalPoolLabels, Gauge>, "critical_lb_members_count" ["lb_name", "lb_pool_name"],
             "Members of each pool of these load balancers";
+        router_up: Family<RouterLabels, Gauge>, "l7_router_up" ["namespace", "name"],
+            "Whether a KuryrL7Router serves, as the writer last reported; with --ingress";
     }
 }
 
@@ -58,6 +67,17 @@ impl KuryrMetrics {
                 self.show_critical(&format!("{namespace}/{name}"), report);
             }
         }
+    }
+
+    /// Sets which routers serve.
+    pub(crate) fn show_routers(&self, routers: &RouterCore) {
+        self.router_up.clear();
+        routers.routers_up().for_each(|up| self.show_router(&up));
+    }
+
+    fn show_router(&self, RouterUp { router, is_up }: &RouterUp) {
+        let labels = RouterLabels { namespace: router.namespace.to_string(), name: router.name.to_string() };
+        self.router_up.get_or_create_owned(&labels).set(i64::from(*is_up));
     }
 
     fn show_critical(&self, name: &str, report: &LoadBalancerReport) {
@@ -146,6 +166,8 @@ mod tests {
 
     fn exposed(metrics: &KuryrMetrics, registry: &Registry, phase: Phase) -> String {
         metrics.show_critical("kube-system/kube-dns", &report(phase));
+        let router = gimbal_model::SourceKey::new("gimbal", "kuryr-l7-router");
+        metrics.show_router(&RouterUp { router, is_up: phase == Phase::Ready });
         let mut text = String::new();
         encode(&mut text, registry).unwrap();
         text

@@ -3,12 +3,14 @@
 //! ```text
 //!  Services, EndpointSlices,                           +--> gimbal-discoverer (owner, stream, inspection, metrics)
 //!  KuryrLoadBalancers, Nodes --watches--> KuryrSource -+
-//!  namespace kube-system -----identify-->     |  |     +--> Events on Services
+//!  Ingresses, KuryrL7Routers -----^           |  |     +--> Events on Services and Ingresses
+//!  namespace kube-system -----identify-->     |  |
 //!  Lease ---------------------candidate->     |  |
-//!                                core: KuryrController --writes--> finalizers, KuryrLoadBalancers, statuses
+//!                                cores: KuryrController --writes--> finalizers, KuryrLoadBalancers, statuses
+//!                                       RouterController --writes-> finalizers, KuryrL7Routers, statuses
 //! ```
 //!
-//! All decisions are made by `gimbal-kuryr-controller-core`, which is pure. What must always be true is in
+//! All decisions are made by `gimbal-kuryr-controller-core` and, with `--ingress`, `gimbal-kuryr-router-core`, which are pure. What must always be true is in
 //! docs/way-back.md#rules.
 
 mod args;
@@ -77,6 +79,7 @@ pub async fn controller(args: Args) -> Result<Controller, Exit> {
         permitted: permitted.with_timeout(WRITE_TIMEOUT),
         write_concurrency: args.write_concurrency.into(),
         settings: args.settings(),
+        router_settings: args.router_settings(),
         leadership,
         works,
         source_metrics: setup.source_metrics(),

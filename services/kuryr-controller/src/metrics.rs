@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gimbal_kubernetes_agent::failure_label;
 use gimbal_kubernetes_client::ApiError;
-use gimbal_kuryr_controller_core::{KuryrCounts, LateCounts};
+use gimbal_kuryr_resource::{LateCounts, ResourceCounts};
+use gimbal_kuryr_router_core::IngressCounts;
 use gimbal_runtime::{MetricDoc, metrics_table};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -53,6 +54,10 @@ metrics_table! {
             "Services of the cluster";
         load_balancers: Family<StateLabels, Gauge>, "load_balancers" ["state"],
             "KuryrLoadBalancers: all, offered to the writer, deleting, ready as the writer last reported, waiting-for-writer, refused by the controller, rejected by the writer, late or blocked: tried by the writer and not ready for 15 minutes";
+        ingresses: Family<StateLabels, Gauge>, "ingresses" ["state"],
+            "Ingresses, with --ingress: all of the cluster, and those that are served by a router";
+        routers: Family<StateLabels, Gauge>, "l7_routers" ["state"],
+            "KuryrL7Routers, with --ingress, by the states of load_balancers";
         ready_seconds: Histogram = Histogram::new(exponential_buckets(0.1, 2.0, 14)), "ready" [] seconds,
             "Time from a change of a load balancer being offered to the writer until everything that is offered of it is ready";
         leading: Gauge, "leading" [],
@@ -89,25 +94,25 @@ impl ControllerMetrics {
         self.writes.get_or_create_owned(&WriteLabels { kind, what, code: code(error) }).inc();
     }
 
-    /// Sets what there is.
-    pub(crate) fn show(&self, counts: &KuryrCounts, late: LateCounts) {
-        set(&self.in_flight, counts.in_flight);
-        set(&self.waiting, counts.queued);
-        set(&self.failing, counts.failing);
-        set(&self.services, counts.services);
-        for (state, count) in [
-            ("all", counts.load_balancers),
-            ("offered", counts.offered),
-            ("deleting", counts.deleting),
-            ("ready", counts.ready),
-            ("waiting-for-writer", counts.waiting_for_writer),
-            ("refused", counts.not_offered),
-            ("rejected", counts.rejected),
-            ("late", late.late),
-            ("blocked", late.blocked),
-        ] {
-            set(&self.load_balancers.get_or_create_owned(&StateLabels { state }), count);
+    /// Sets what there is of Ingresses and their routers.
+    pub(crate) fn show_routers(&self, ingresses: IngressCounts, counts: &ResourceCounts, late: LateCounts) {
+        for (state, count) in [("all", ingresses.known), ("served", ingresses.served)] {
+            set(&self.ingresses.get_or_create_owned(&StateLabels { state }), count);
         }
+        show_states(&self.routers, counts, late);
+    }
+
+    /// Sets how many writes there are.
+    pub(crate) fn show_writes(&self, in_flight: usize, waiting: usize, failing: usize) {
+        set(&self.in_flight, in_flight);
+        set(&self.waiting, waiting);
+        set(&self.failing, failing);
+    }
+
+    /// Sets what there is of Services and their load balancers.
+    pub(crate) fn show(&self, services: usize, counts: &ResourceCounts, late: LateCounts) {
+        set(&self.services, services);
+        show_states(&self.load_balancers, counts, late);
     }
 
     /// Notes how long a load balancer took.
@@ -141,6 +146,22 @@ impl ControllerMetrics {
     }
 }
 
+fn show_states(family: &Family<StateLabels, Gauge>, counts: &ResourceCounts, late: LateCounts) {
+    for (state, count) in [
+        ("all", counts.known),
+        ("offered", counts.offered),
+        ("deleting", counts.deleting),
+        ("ready", counts.ready),
+        ("waiting-for-writer", counts.waiting_for_writer),
+        ("refused", counts.not_offered),
+        ("rejected", counts.rejected),
+        ("late", late.late),
+        ("blocked", late.blocked),
+    ] {
+        set(&family.get_or_create_owned(&StateLabels { state }), count);
+    }
+}
+
 fn code(error: Option<&ApiError>) -> &'static str {
     error.map_or("ok", failure_label)
 }
@@ -162,7 +183,8 @@ mod tests {
         let metrics = ControllerMetrics::register(&mut registry);
         metrics.lease_called("renew", None);
         metrics.written("KuryrLoadBalancer", "spec", None);
-        metrics.show(&KuryrCounts::default(), LateCounts::default());
+        metrics.show(0, &ResourceCounts::default(), LateCounts::default());
+        metrics.show_routers(IngressCounts::default(), &ResourceCounts::default(), LateCounts::default());
         metrics.event_written(Some(&ApiError::Withheld));
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

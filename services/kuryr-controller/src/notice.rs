@@ -1,9 +1,8 @@
 //! A notice of the core in the form of an Event. Pure.
 
 use gimbal_kubernetes_agent::short_message;
-use gimbal_kubernetes_objects::{BalancedService, Event, EventSource, Kind, Meta, Object as _, ObjectReference};
-use gimbal_kuryr_controller_core::ServiceNotice;
-use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kubernetes_objects::{Event, EventSource, Kind, Meta, ObjectReference};
+use gimbal_kuryr_resource::ObjectNotice;
 use gimbal_model::BackendName;
 use jiff::Timestamp;
 
@@ -14,12 +13,11 @@ const LONGEST_NAME: usize = 150;
 
 /// Returns the Event for a notice. An object has one Event for each reason, by its name: what happens again is counted in it,
 /// and an Event of an object that was deleted is not taken for one of its successor.
-pub(crate) fn event(cluster: &BackendName, notice: &ServiceNotice, now: Timestamp) -> Event {
+pub(crate) fn event(cluster: &BackendName, notice: &ObjectNotice, now: Timestamp) -> Event {
     let object = &notice.object;
-    let Kind { kind, api_version, .. } =
-        if object.is_load_balancer { KuryrLoadBalancer::KIND } else { BalancedService::KIND };
+    let Kind { kind, api_version, .. } = object.kind.kind();
     let short = &object.name[..object.name.floor_char_boundary(LONGEST_NAME)];
-    let name = format!("{short}.{}.{}", notice.reason.to_ascii_lowercase(), notice.uid);
+    let name = format!("{short}.{}.{}", notice.told.reason.to_ascii_lowercase(), notice.uid);
     let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     Event {
         metadata: Meta { name: name.into(), namespace: object.namespace.clone(), ..Meta::default() },
@@ -31,9 +29,9 @@ pub(crate) fn event(cluster: &BackendName, notice: &ServiceNotice, now: Timestam
             uid: notice.uid.clone(),
             ..ObjectReference::default()
         }),
-        type_: Some(if notice.is_warning { "Warning" } else { "Normal" }.into()),
-        reason: Some(notice.reason.into()),
-        message: Some(short_message(&notice.message).into()),
+        type_: Some(if notice.told.is_warning { "Warning" } else { "Normal" }.into()),
+        reason: Some(notice.told.reason.into()),
+        message: Some(short_message(&notice.told.message).into()),
         count: Some(1),
         first_timestamp: Some(at.clone()),
         last_timestamp: Some(at),
@@ -45,20 +43,15 @@ pub(crate) fn event(cluster: &BackendName, notice: &ServiceNotice, now: Timestam
 
 #[cfg(test)]
 mod tests {
-    use gimbal_kuryr_controller_core::ClusterObject;
+    use gimbal_kuryr_resource::{ClusterObject, KuryrKind, Told};
 
     use super::*;
 
     #[test]
     fn an_event_names_the_object_by_its_uid() {
-        let object = ClusterObject { namespace: "team".into(), name: "web".into(), is_load_balancer: false };
-        let notice = ServiceNotice {
-            object,
-            uid: "u-1".into(),
-            is_warning: true,
-            reason: "KuryrEnsureLBError",
-            message: "two\nlines".into(),
-        };
+        let object = ClusterObject { namespace: "team".into(), name: "web".into(), kind: KuryrKind::Service };
+        let told = Told::warning("KuryrEnsureLBError", "two\nlines");
+        let notice = ObjectNotice { object, uid: "u-1".into(), told };
         let event = event(&"prod1".parse().unwrap(), &notice, "2026-11-23T03:00:00.9Z".parse().unwrap());
         let expected = serde_json::json!({
             "metadata": {"name": "web.kuryrensurelberror.u-1", "namespace": "team"},

@@ -10,8 +10,10 @@ use gimbal_discoverer::{
 };
 use gimbal_kubernetes_agent::{FoundIdentity, failure_label, identify};
 use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope, watch};
-use gimbal_kuryr_controller_core::{KuryrSettings, WriteOutcome};
-use gimbal_kuryr_model::{CloudFacts, DesiredKey};
+use gimbal_kuryr_controller_core::KuryrSettings;
+use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind};
+use gimbal_kuryr_resource::{ClusterWrite, WriteOutcome};
+use gimbal_kuryr_router_core::RouterSettings;
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_lease::{Leadership, Moment};
 use gimbal_model::BackendName;
@@ -45,6 +47,8 @@ pub(crate) struct SourceParts {
     pub(crate) permitted: Cluster,
     pub(crate) write_concurrency: usize,
     pub(crate) settings: KuryrSettings,
+    /// Unset where Ingresses are not served.
+    pub(crate) router_settings: Option<RouterSettings>,
     pub(crate) leadership: value::Receiver<Leadership>,
     /// Beats while the owner works.
     pub(crate) works: Liveness,
@@ -77,6 +81,10 @@ pub(crate) struct KuryrSource {
     kuryr_metrics: KuryrMetrics,
     /// When the metrics were set last.
     shown: Option<Instant>,
+    /// Whose turn it is to write: that of the core for Ingresses.
+    routers_write: bool,
+    /// What the writer said of Ingresses last.
+    enable_ingress: Option<bool>,
 }
 
 /// An event of the source.
@@ -93,14 +101,14 @@ pub(crate) enum ControllerEvent {
 impl KuryrSource {
     pub(crate) fn new(parts: SourceParts) -> Self {
         let (asked, questions) = value::channel(0);
-        let mut state = ControllerState::new(parts.settings);
+        let mut state = ControllerState::new(parts.settings, parts.router_settings);
         // Without election this process leads from the start, and nothing changes ever.
         let leads = parts.leadership.borrow().epoch();
-        state.core.set_leading(leads.is_some());
+        state.set_leading(leads.is_some());
         parts.metrics.set_leading(leads.is_some());
         Self {
             found: identify(parts.cluster.clone(), questions).boxed(),
-            watches: watches(&parts.cluster),
+            watches: watches(&parts.cluster, state.routers.is_some()),
             nodes: None,
             asked,
             state,
@@ -118,6 +126,8 @@ impl KuryrSource {
             metrics: parts.metrics,
             kuryr_metrics: parts.kuryr_metrics,
             shown: None,
+            routers_write: false,
+            enable_ingress: None,
         }
     }
 
@@ -136,7 +146,7 @@ impl KuryrSource {
                     "the cluster's store went back to an older state: all of it is read anew, and nothing that is missing is deleted"
                 );
                 // What came of these lists was read before that was known.
-                self.watches = watches(&self.cluster);
+                self.watches = watches(&self.cluster, self.state.routers.is_some());
                 self.nodes = self.nodes.take().map(|_| nodes(&self.cluster));
             }
             Some(ClusterNotice::Listed(kind)) => self.source_metrics.listed(kind_name(kind)),
@@ -168,8 +178,8 @@ impl KuryrSource {
         }
         tracing::error!(before = known, now = incarnation, "another cluster answers under this address: starting over");
         self.state.start_over(Some(incarnation));
-        self.state.core.set_leading(self.leads.is_some());
-        self.watches = watches(&self.cluster);
+        self.state.set_leading(self.leads.is_some());
+        self.watches = watches(&self.cluster, self.state.routers.is_some());
         self.nodes = None;
         self.state.kinds.want_nodes(false);
         // Writes to the other cluster are of no matter any more.
@@ -186,8 +196,8 @@ impl KuryrSource {
         let led = std::mem::replace(&mut self.leads, epoch).is_some();
         tracing::info!(leading = epoch.is_some(), epoch, "leadership changed");
         self.metrics.set_leading(epoch.is_some());
-        self.state.core.set_leading(false);
-        self.state.core.set_leading(epoch.is_some());
+        self.state.set_leading(false);
+        self.state.set_leading(epoch.is_some());
         if led { EventEffect::StartedOver } else { EventEffect::Continues }
     }
 
@@ -199,10 +209,11 @@ impl KuryrSource {
     fn write(&mut self, now: Instant) {
         let paused = self.pause.until(now).is_some();
         while !paused && self.writes.len() < self.write_concurrency && self.may_write() {
-            let Some(write) = self.state.core.next_write(now, Timestamp::now()) else { break };
+            let Some(write) = self.next_write(now) else { break };
             self.writes.push(carry_out(self.permitted.clone(), write, self.metrics.clone()).boxed());
         }
-        let notices = self.state.core.drain_notices();
+        let mut notices = self.state.core.drain_notices();
+        notices.extend(self.state.routers.iter_mut().flat_map(|routers| routers.drain_notices()));
         if self.leads.is_some() {
             let at = Timestamp::now();
             notices.iter().for_each(|notice| self.events.push(event(&self.cluster_name, notice, at)));
@@ -212,14 +223,39 @@ impl KuryrSource {
         }
     }
 
+    /// Returns the next write. The cores take turns, so that much of one kind does not keep the other one waiting.
+    fn next_write(&mut self, now: Instant) -> Option<ClusterWrite> {
+        let wall = Timestamp::now();
+        self.routers_write = !self.routers_write;
+        let ControllerState { core, routers, .. } = &mut self.state;
+        let mut of_routers = || routers.as_mut()?.next_write(now, wall);
+        if self.routers_write {
+            of_routers().or_else(|| core.next_write(now, wall))
+        } else {
+            core.next_write(now, wall).or_else(of_routers)
+        }
+    }
+
     /// Sets the metrics, once a second: to count takes time in a large cluster.
     fn show(&mut self, now: Instant) {
         if self.shown.is_none_or(|shown| now.saturating_duration_since(shown) >= SHOW) {
             self.shown = Some(now);
-            let late = self.state.core.count_late(now);
-            self.metrics.show(&self.state.core.counts(), late);
-            self.kuryr_metrics.found_stuck(self.state.core.drain_stuck());
-            self.kuryr_metrics.show(&self.state.core);
+            let ControllerState { core, routers, .. } = &mut self.state;
+            let (late, counts) = (core.count_late(now), core.counts());
+            self.metrics.show(core.count_services(), &counts, late);
+            self.kuryr_metrics.found_stuck(core.drain_stuck());
+            self.kuryr_metrics.show(core);
+            let (mut in_flight, mut waiting, mut failing) = (counts.in_flight, counts.queued, counts.failing);
+            if let Some(routers) = routers {
+                let (late, counts) = (routers.count_late(now), routers.counts());
+                self.metrics.show_routers(routers.count_ingresses(), &counts, late);
+                self.kuryr_metrics.found_stuck(routers.drain_stuck());
+                self.kuryr_metrics.show_routers(routers);
+                in_flight += counts.in_flight;
+                waiting += counts.queued;
+                failing += counts.failing;
+            }
+            self.metrics.show_writes(in_flight, waiting, failing);
         }
     }
 
@@ -256,7 +292,10 @@ impl Source<Kuryr> for KuryrSource {
                 if let WriteOutcome::Throttled(retry_after) = &outcome {
                     self.pause.begin(*retry_after, now);
                 }
-                self.state.core.wrote(&object, outcome, now);
+                match &mut self.state.routers {
+                    Some(routers) if object.kind.is_of_ingress() => routers.wrote(&object, outcome, now),
+                    _ => self.state.core.wrote(&object, outcome, now),
+                }
             }
             ControllerEvent::EventWritten(result) => self.events.handle(result, now),
             ControllerEvent::Leadership => return self.follow_leadership(),
@@ -270,14 +309,19 @@ impl Source<Kuryr> for KuryrSource {
         self.asked
             .send_if_modified(|asked| std::mem::replace(asked, self.state.kinds.asked()) != self.state.kinds.asked());
         self.watch_nodes();
+        self.state.decide();
         self.write(now);
         self.show(now);
-        self.state.core.drain(now)
+        let mut drained = self.state.core.drain(now);
+        drained.extend(self.state.routers.iter_mut().flat_map(|routers| routers.drain(now)));
+        drained
     }
 
     fn deadline(&self) -> Option<Instant> {
         // What waits for a lease that is late, or for a write to end, is looked at when that happens.
-        let next = self.state.core.deadline().max(self.pause.until(Instant::now()));
+        let of_routers = self.state.routers.as_ref().and_then(|routers| routers.deadline());
+        let cores = [self.state.core.deadline(), of_routers].into_iter().flatten().min();
+        let next = cores.max(self.pause.until(Instant::now()));
         let writes = next.filter(|_| self.may_write() && self.writes.len() < self.write_concurrency);
         let events = self.events.deadline().filter(|_| self.may_write());
         [self.state.kinds.deadline(), writes, events].into_iter().flatten().min()
@@ -299,29 +343,61 @@ impl Source<Kuryr> for KuryrSource {
 
     fn report_received(&mut self, report: UnhandledReport<Kuryr>) {
         let (key, latest) = (report.key().clone(), report.report().clone());
-        self.state.core.reported(&key, &latest, report, Instant::now());
-        self.state.core.drain_times().into_iter().for_each(|time| self.metrics.became_ready(time));
+        let now = Instant::now();
+        let times = match &mut self.state.routers {
+            Some(routers) if key.kind == DesiredKind::L7Router => {
+                routers.reported(&key, &latest, report, now);
+                routers.drain_times()
+            }
+            _ => {
+                self.state.core.reported(&key, &latest, report, now);
+                self.state.core.drain_times()
+            }
+        };
+        times.into_iter().for_each(|time| self.metrics.became_ready(time));
     }
 
     fn rejected(&mut self, key: &DesiredKey, reject: &Reject<Kuryr>, _is_known: bool) {
         // The statuses remember what was said before.
-        self.state.core.rejected(key, reject.reason.as_str(), &reject.message);
+        match &mut self.state.routers {
+            Some(routers) if key.kind == DesiredKind::L7Router => {
+                routers.rejected(key, reject.reason.as_str(), &reject.message);
+            }
+            _ => self.state.core.rejected(key, reject.reason.as_str(), &reject.message),
+        }
     }
 
     fn resolved(&mut self, key: &DesiredKey) {
-        self.state.core.resolved(key, Instant::now());
+        match &mut self.state.routers {
+            Some(routers) if key.kind == DesiredKind::L7Router => routers.resolved(key, Instant::now()),
+            _ => self.state.core.resolved(key, Instant::now()),
+        }
     }
 
     fn stream_opened(&mut self) {
         self.state.core.stream_opened();
+        if let Some(routers) = &mut self.state.routers {
+            routers.stream_opened();
+        }
     }
 
     fn facts_received(&mut self, facts: &CloudFacts) {
-        self.state.core.set_facts(facts);
+        if self.enable_ingress.replace(facts.enable_ingress) != Some(facts.enable_ingress) {
+            match (self.state.routers.is_some(), facts.enable_ingress) {
+                (true, false) => tracing::warn!(
+                    "Ingresses are not served: enable_ingress is not set in the configuration of openstack-writer"
+                ),
+                (false, true) => tracing::info!("Ingresses are not served: --ingress is not set"),
+                (true, true) | (false, false) => {}
+            }
+        }
+        self.state.set_facts(facts);
     }
 
     fn drain_replies(&mut self) -> Vec<SourceReply<Kuryr>> {
-        self.state.core.drain_handled().into_iter().map(SourceReply::Handled).collect()
+        let mut handled = self.state.core.drain_handled();
+        handled.extend(self.state.routers.iter_mut().flat_map(|routers| routers.drain_handled()));
+        handled.into_iter().map(SourceReply::Handled).collect()
     }
 }
 
@@ -337,10 +413,17 @@ fn nodes(cluster: &Cluster) -> BoxStream<'static, ControllerWatchEvent> {
 }
 
 /// Watches everything that is always read, as one stream that never ends.
-fn watches(cluster: &Cluster) -> BoxStream<'static, ControllerWatchEvent> {
+fn watches(cluster: &Cluster, ingress: bool) -> BoxStream<'static, ControllerWatchEvent> {
     let all = WatchScope::default;
     let services = watch(cluster.clone(), all()).map(ControllerWatchEvent::Service);
     let slices = watch(cluster.clone(), all()).map(ControllerWatchEvent::Slice);
     let balancers = watch(cluster.clone(), all()).map(ControllerWatchEvent::LoadBalancer);
-    stream::select(stream::select(services, slices), balancers).boxed()
+    let always = stream::select(stream::select(services, slices), balancers);
+    if !ingress {
+        return always.boxed();
+    }
+    let ingresses = watch(cluster.clone(), all()).map(ControllerWatchEvent::Ingress);
+    let classes = watch(cluster.clone(), all()).map(ControllerWatchEvent::IngressClass);
+    let routers = watch(cluster.clone(), all()).map(ControllerWatchEvent::Router);
+    stream::select(always, stream::select(stream::select(ingresses, classes), routers)).boxed()
 }

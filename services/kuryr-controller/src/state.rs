@@ -1,15 +1,15 @@
-//! What is known of the cluster: the core's state, and the health of the watches that feed it. No I/O.
+//! What is known of the cluster: the state of the cores, and the health of the watches that feed them. No I/O.
 
 use std::time::Instant;
 
 use gimbal_discoverer::{Coverage, SourceStatus, UnhandledReport};
 use gimbal_kubernetes_client::{ApiError, WatchEvent};
-use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Node};
-use gimbal_kuryr_controller_core::{
-    ClusterKnowledge, KuryrController, KuryrKind, KuryrSettings, Sighting, WatchedObject,
-};
-use gimbal_kuryr_crd::KuryrLoadBalancer;
-use gimbal_kuryr_model::DesiredKey;
+use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Ingress, IngressClass, Node, Object};
+use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings, WatchedObject};
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
+use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind};
+use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind, Sighting};
+use gimbal_kuryr_router_core::{RoutedObject, RouterController, RouterSettings};
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_session::{Freshness, Scope};
 
@@ -23,6 +23,9 @@ pub(crate) enum ControllerWatchEvent {
     Slice(WatchEvent<BalancedSlice>),
     LoadBalancer(WatchEvent<KuryrLoadBalancer>),
     Node(WatchEvent<Node>),
+    Ingress(WatchEvent<Ingress>),
+    IngressClass(WatchEvent<IngressClass>),
+    Router(WatchEvent<KuryrL7Router>),
 }
 
 /// Something to log and count.
@@ -38,24 +41,104 @@ pub(crate) enum ClusterNotice {
     },
 }
 
-/// The controller's core.
+/// The core for Services.
 pub(crate) type Core = KuryrController<UnhandledReport<Kuryr>>;
+
+/// The core for Ingresses.
+pub(crate) type RouterCore = RouterController<UnhandledReport<Kuryr>>;
 
 /// What is known, for as long as the cluster is the same one.
 pub(crate) struct ControllerState {
     pub(crate) core: Core,
+    /// Unset where Ingresses are not served.
+    pub(crate) routers: Option<RouterCore>,
     pub(crate) kinds: Kinds,
 }
 
+/// A kind that is watched.
+trait Watched: Object {
+    /// The kind.
+    const WATCHED: KuryrKind;
+
+    /// Gives what was seen to the core that it is for.
+    fn saw(state: &mut ControllerState, sighting: Sighting<Self>);
+}
+
+macro_rules! watched {
+    ($of:ident, $core:ident: $($kind:ty),*) => {
+        $(impl Watched for $kind {
+            const WATCHED: KuryrKind = <Self as $of>::WATCHED;
+
+            fn saw(state: &mut ControllerState, sighting: Sighting<Self>) {
+                if let Some(core) = state.$core() {
+                    core.saw(sighting);
+                }
+            }
+        })*
+    };
+}
+
+watched!(WatchedObject, of_services: BalancedService, BalancedSlice, Node, KuryrLoadBalancer);
+watched!(RoutedObject, of_ingresses: Ingress, IngressClass, KuryrL7Router);
+
+/// What is seen of a kind without an object.
+enum ListNews {
+    Done,
+    Unreadable(String),
+}
+
 impl ControllerState {
-    pub(crate) fn new(settings: KuryrSettings) -> Self {
-        Self { core: Core::new(settings), kinds: Kinds::default() }
+    pub(crate) fn new(settings: KuryrSettings, routers: Option<RouterSettings>) -> Self {
+        let kinds = Kinds::new(routers.is_some());
+        let mut state = Self { core: Core::new(settings), routers: routers.map(RouterCore::new), kinds };
+        state.share_services();
+        state
     }
 
     /// Forgets everything: another cluster answers.
     pub(crate) fn start_over(&mut self, incarnation: Option<String>) {
         self.core = Core::new(self.core.settings().clone());
+        self.routers = self.routers.as_ref().map(|routers| RouterCore::new(routers.settings().clone()));
+        self.share_services();
         self.kinds.start_over(incarnation);
+    }
+
+    fn share_services(&mut self) {
+        if self.routers.is_some() {
+            self.core.follow_services();
+        }
+    }
+
+    fn of_services(&mut self) -> Option<&mut Core> {
+        Some(&mut self.core)
+    }
+
+    fn of_ingresses(&mut self) -> Option<&mut RouterCore> {
+        self.routers.as_mut()
+    }
+
+    /// Begins to lead, or ceases to.
+    pub(crate) fn set_leading(&mut self, leading: bool) {
+        self.core.set_leading(leading);
+        if let Some(routers) = &mut self.routers {
+            routers.set_leading(leading);
+        }
+    }
+
+    /// Takes in what the writer says about the cloud.
+    pub(crate) fn set_facts(&mut self, facts: &CloudFacts) {
+        self.core.set_facts(facts);
+        if let Some(routers) = &mut self.routers {
+            routers.set_facts(facts);
+        }
+    }
+
+    /// Decides what follows for Ingresses from what is known of Services.
+    pub(crate) fn decide(&mut self) {
+        if let Some(routers) = &mut self.routers {
+            let changed = self.core.drain_followed();
+            routers.decide(self.core.known_services(), changed);
+        }
     }
 
     /// Handles an event of a watch.
@@ -65,10 +148,13 @@ impl ControllerState {
             ControllerWatchEvent::Slice(event) => self.take(event, now),
             ControllerWatchEvent::LoadBalancer(event) => self.take(event, now),
             ControllerWatchEvent::Node(event) => self.take(event, now),
+            ControllerWatchEvent::Ingress(event) => self.take(event, now),
+            ControllerWatchEvent::IngressClass(event) => self.take(event, now),
+            ControllerWatchEvent::Router(event) => self.take(event, now),
         }
     }
 
-    fn take<T: WatchedObject>(&mut self, event: WatchEvent<T>, now: Instant) -> Option<ClusterNotice> {
+    fn take<T: Watched>(&mut self, event: WatchEvent<T>, now: Instant) -> Option<ClusterNotice> {
         let kind = T::WATCHED;
         if event.is_sign_of_life() {
             self.kinds.heard(kind, now);
@@ -77,25 +163,27 @@ impl ControllerState {
             WatchEvent::Alive => {}
             WatchEvent::ListBegin => {
                 self.kinds.list_began(kind);
-                self.core.saw(Sighting::<T>::ListBegan);
+                T::saw(self, Sighting::ListBegan);
             }
-            WatchEvent::Listed(page) => page.into_iter().for_each(|object| self.core.saw(Sighting::Set(object))),
+            WatchEvent::Listed(page) => page.into_iter().for_each(|object| T::saw(self, Sighting::Set(object))),
             WatchEvent::WentBack { seen, listed } => {
                 self.kinds.read_anew();
-                self.core.saw(Sighting::<T>::WentBack);
+                // It is one store.
+                BalancedService::saw(self, Sighting::WentBack);
+                Ingress::saw(self, Sighting::WentBack);
                 return Some(ClusterNotice::WentBack { kind, seen, listed });
             }
             WatchEvent::ListDone => {
                 if self.kinds.list_done(kind, now) {
-                    self.core.saw(Sighting::<T>::ListDone);
+                    T::saw(self, Sighting::ListDone);
                 }
                 return Some(ClusterNotice::Listed(kind));
             }
-            WatchEvent::Applied(object) => self.core.saw(Sighting::Set(object)),
-            WatchEvent::Deleted(object) => self.core.saw(Sighting::Deleted(object)),
+            WatchEvent::Applied(object) => T::saw(self, Sighting::Set(object)),
+            WatchEvent::Deleted(object) => T::saw(self, Sighting::Deleted(object)),
             WatchEvent::Failed(error) => {
                 if self.kinds.failed(kind, &error, now) {
-                    self.core.saw(Sighting::<T>::Unreadable(error.public_reason().to_owned()));
+                    T::saw(self, Sighting::Unreadable(error.public_reason().to_owned()));
                 }
                 return Some(ClusterNotice::Failed(kind, error));
             }
@@ -106,26 +194,43 @@ impl ControllerState {
     /// Called when a check found this incarnation; see [`Kinds::identified`]. Returns false if this is another cluster.
     pub(crate) fn identified(&mut self, incarnation: &str, asked: u64, now: Instant) -> bool {
         let Some(proven) = self.kinds.identified(incarnation, asked, now) else { return false };
-        for kind in proven {
-            match kind {
-                KuryrKind::Service => self.core.saw(Sighting::<BalancedService>::ListDone),
-                KuryrKind::Slice => self.core.saw(Sighting::<BalancedSlice>::ListDone),
-                KuryrKind::Node => self.core.saw(Sighting::<Node>::ListDone),
-                KuryrKind::LoadBalancer => self.core.saw(Sighting::<KuryrLoadBalancer>::ListDone),
-            }
-        }
+        proven.into_iter().for_each(|kind| self.list_news(kind, ListNews::Done));
         true
     }
 
     /// Makes kinds unreadable whose failure has lasted.
     pub(crate) fn tick(&mut self, now: Instant) {
         for (kind, reason) in self.kinds.tick(now) {
-            match kind {
-                KuryrKind::Service => self.core.saw(Sighting::<BalancedService>::Unreadable(reason)),
-                KuryrKind::Slice => self.core.saw(Sighting::<BalancedSlice>::Unreadable(reason)),
-                KuryrKind::Node => self.core.saw(Sighting::<Node>::Unreadable(reason)),
-                KuryrKind::LoadBalancer => self.core.saw(Sighting::<KuryrLoadBalancer>::Unreadable(reason)),
-            }
+            self.list_news(kind, ListNews::Unreadable(reason));
+        }
+    }
+
+    fn list_news(&mut self, kind: KuryrKind, news: ListNews) {
+        match kind {
+            KuryrKind::Service => BalancedService::saw(self, news.into()),
+            KuryrKind::Slice => BalancedSlice::saw(self, news.into()),
+            KuryrKind::Node => Node::saw(self, news.into()),
+            KuryrKind::LoadBalancer => KuryrLoadBalancer::saw(self, news.into()),
+            KuryrKind::Ingress => Ingress::saw(self, news.into()),
+            KuryrKind::IngressClass => IngressClass::saw(self, news.into()),
+            KuryrKind::Router => KuryrL7Router::saw(self, news.into()),
+        }
+    }
+
+    fn knowledge(&self) -> ClusterKnowledge {
+        let known = self.core.knowledge();
+        match &self.routers {
+            Some(routers) => known.with(routers.knowledge()),
+            None => known,
+        }
+    }
+}
+
+impl<T> From<ListNews> for Sighting<T> {
+    fn from(news: ListNews) -> Self {
+        match news {
+            ListNews::Done => Self::ListDone,
+            ListNews::Unreadable(reason) => Self::Unreadable(reason),
         }
     }
 }
@@ -145,7 +250,7 @@ impl SourceStatus<Kuryr> for ControllerState {
     }
 
     fn coverage(&self) -> Coverage {
-        match self.core.knowledge() {
+        match self.knowledge() {
             ClusterKnowledge::Waiting(_) => Coverage::Nothing,
             ClusterKnowledge::Complete => Coverage::Complete,
             ClusterKnowledge::Unreadable(reason) => Coverage::Unknown(vec![(Scope::All, reason)]),
@@ -171,17 +276,26 @@ impl SourceStatus<Kuryr> for ControllerState {
 
     fn skipped(&self) -> Vec<(&'static str, u64)> {
         let counts = self.core.counts();
-        [("WaitingForWriter", counts.waiting_for_writer), ("NotOffered", counts.not_offered)]
-            .map(|(reason, count)| (reason, count as u64))
-            .into()
+        let routers = self.routers.as_ref().map(RouterCore::counts).unwrap_or_default();
+        [
+            ("WaitingForWriter", counts.waiting_for_writer + routers.waiting_for_writer),
+            ("NotOffered", counts.not_offered + routers.not_offered),
+        ]
+        .map(|(reason, count)| (reason, count as u64))
+        .into()
     }
 
     fn explain(&self, key: &DesiredKey) -> Vec<String> {
-        let waiting = match self.core.knowledge() {
+        let (knowledge, said) = match (&self.routers, key.kind) {
+            (Some(routers), DesiredKind::L7Router) => (routers.knowledge(), routers.explain(key)),
+            (None, DesiredKind::L7Router) => return vec!["Ingresses are not served: --ingress is not set.".to_owned()],
+            _ => (self.core.knowledge(), self.core.explain(key)),
+        };
+        let waiting = match knowledge {
             ClusterKnowledge::Waiting(reason) => Some(format!("nothing is streamed yet: {reason}")),
             ClusterKnowledge::Complete | ClusterKnowledge::Unreadable(_) | ClusterKnowledge::Partial(_) => None,
         };
-        waiting.into_iter().chain(self.core.explain(key)).collect()
+        waiting.into_iter().chain(said).collect()
     }
 }
 

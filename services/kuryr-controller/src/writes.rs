@@ -1,19 +1,23 @@
-//! Carries out the controller's writes. It only sends and converts; all decisions are made by the core.
+//! Carries out the controller's writes. It only sends and converts; all decisions are made by the cores.
 
 use gimbal_kubernetes_agent::failure_label;
 use gimbal_kubernetes_client::{ApiError, Cluster};
-use gimbal_kubernetes_objects::{BalancedService, Meta, Object};
-use gimbal_kuryr_controller_core::{ClusterObject, ClusterWrite, WriteBody, WriteOutcome, WrittenObject};
-use gimbal_kuryr_crd::KuryrLoadBalancer;
-use serde_json::Value;
+use gimbal_kubernetes_objects::{BalancedService, Ingress, Meta, Object};
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
+use gimbal_kuryr_resource::{
+    ClusterObject, ClusterWrite, KuryrKind, NewObject, WriteBody, WriteOutcome, WrittenObject,
+};
 
 use crate::metrics::ControllerMetrics;
 
 /// Sends a write. Each write is one call, and none is repeated here.
 pub(crate) async fn carry_out(cluster: Cluster, write: ClusterWrite, metrics: ControllerMetrics) -> EndedWrite {
     let ClusterWrite { object, body, purpose } = write;
-    let (what, result) = send(&cluster, &object, body).await;
-    let kind = if object.is_load_balancer { KuryrLoadBalancer::KIND.kind } else { BalancedService::KIND.kind };
+    let (what, result) = match body {
+        WriteBody::Create(new) => ("create", create(&cluster, new).await),
+        body => send(&cluster, &object, body).await,
+    };
+    let kind = object.kind.as_str();
     if !matches!(result, Err(ApiError::Withheld)) {
         metrics.written(kind, what, result.as_ref().err());
     }
@@ -37,62 +41,80 @@ pub(crate) struct EndedWrite {
     pub(crate) outcome: WriteOutcome,
 }
 
+async fn create(cluster: &Cluster, new: NewObject) -> Result<WrittenObject, ApiError> {
+    match new {
+        NewObject::LoadBalancer(new) => cluster.create(&*new).await.map(Written::written),
+        NewObject::Router(new) => cluster.create(&*new).await.map(Written::written),
+    }
+}
+
 async fn send(
     cluster: &Cluster,
     object: &ClusterObject,
     body: WriteBody,
 ) -> (&'static str, Result<WrittenObject, ApiError>) {
-    match body {
-        WriteBody::Create(new) => {
-            let created = cluster.create(&*new).await;
-            ("create", created.map(|object| WrittenObject::LoadBalancer(Box::new(object))))
+    match object.kind {
+        KuryrKind::LoadBalancer => send_as::<KuryrLoadBalancer>(cluster, object, body).await,
+        KuryrKind::Router => send_as::<KuryrL7Router>(cluster, object, body).await,
+        KuryrKind::Ingress => send_as::<Ingress>(cluster, object, body).await,
+        // Nothing else is written to.
+        KuryrKind::Service | KuryrKind::Slice | KuryrKind::Node | KuryrKind::IngressClass => {
+            send_as::<BalancedService>(cluster, object, body).await
         }
-        WriteBody::Patch { meta, change } => ("patch", patch(cluster, object, &meta, &change).await),
-        WriteBody::PatchStatus { meta, status } => ("status", patch_status(cluster, object, &meta, &status).await),
+    }
+}
+
+/// Sends a write to an object that exists.
+async fn send_as<O: Written>(
+    cluster: &Cluster,
+    ClusterObject { namespace, name, .. }: &ClusterObject,
+    body: WriteBody,
+) -> (&'static str, Result<WrittenObject, ApiError>) {
+    match body {
+        WriteBody::Patch { meta, change } => {
+            ("patch", cluster.merge_patch::<O>(&meta, &change).await.map(Written::written))
+        }
+        WriteBody::PatchStatus { meta, status } => {
+            ("status", cluster.patch_status::<O>(&meta, &status).await.map(Written::written))
+        }
         WriteBody::Delete { meta } => {
             let Meta { namespace, name, uid, resource_version, .. } = &meta;
-            let kind = if object.is_load_balancer { KuryrLoadBalancer::KIND } else { BalancedService::KIND };
-            let deleted = cluster.delete(kind, namespace, name, uid, resource_version).await;
+            let deleted = cluster.delete(O::KIND, namespace, name, uid, resource_version).await;
             ("delete", deleted.map(|()| WrittenObject::Deleted))
         }
-        WriteBody::Read => ("read", read(cluster, object).await),
+        WriteBody::Read | WriteBody::Create(_) => {
+            ("read", cluster.get::<O>(namespace, name).await.map(Written::written))
+        }
     }
 }
 
-async fn patch(
-    cluster: &Cluster,
-    object: &ClusterObject,
-    meta: &Meta,
-    change: &Value,
-) -> Result<WrittenObject, ApiError> {
-    if object.is_load_balancer {
-        cluster.merge_patch(meta, change).await.map(|object| WrittenObject::LoadBalancer(Box::new(object)))
-    } else {
-        cluster.merge_patch(meta, change).await.map(|object| WrittenObject::Service(Box::new(object)))
+/// A kind that is written to.
+trait Written: Object {
+    /// Returns the answer that has the object.
+    fn written(self) -> WrittenObject;
+}
+
+impl Written for BalancedService {
+    fn written(self) -> WrittenObject {
+        WrittenObject::Service(Box::new(self))
     }
 }
 
-async fn patch_status(
-    cluster: &Cluster,
-    object: &ClusterObject,
-    meta: &Meta,
-    status: &Value,
-) -> Result<WrittenObject, ApiError> {
-    if object.is_load_balancer {
-        cluster.patch_status(meta, status).await.map(|object| WrittenObject::LoadBalancer(Box::new(object)))
-    } else {
-        cluster.patch_status(meta, status).await.map(|object| WrittenObject::Service(Box::new(object)))
+impl Written for KuryrLoadBalancer {
+    fn written(self) -> WrittenObject {
+        WrittenObject::LoadBalancer(Box::new(self))
     }
 }
 
-async fn read(
-    cluster: &Cluster,
-    ClusterObject { namespace, name, is_load_balancer }: &ClusterObject,
-) -> Result<WrittenObject, ApiError> {
-    if *is_load_balancer {
-        cluster.get(namespace, name).await.map(|object| WrittenObject::LoadBalancer(Box::new(object)))
-    } else {
-        cluster.get(namespace, name).await.map(|object| WrittenObject::Service(Box::new(object)))
+impl Written for Ingress {
+    fn written(self) -> WrittenObject {
+        WrittenObject::Ingress(Box::new(self))
+    }
+}
+
+impl Written for KuryrL7Router {
+    fn written(self) -> WrittenObject {
+        WrittenObject::Router(Box::new(self))
     }
 }
 

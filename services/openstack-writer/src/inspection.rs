@@ -127,13 +127,25 @@ impl pb::inspection_service_server::InspectionService for ClusterInspection {
         let mut request = request.into_inner();
         viewer.narrow(&mut request.cluster)?;
         self.check_cluster(&request.cluster)?;
-        let pb::ExplainRequest { cluster, namespace, name } = request;
+        let kind = request.kind();
+        let pb::ExplainRequest { cluster, namespace, name, kind: _ } = request;
         if cluster.is_empty() {
             return Err(Status::invalid_argument("name the cluster"));
         }
-        let key = balancer_key(&namespace, &name)?;
+        let key = DesiredKey { kind: kind_of(kind), ..balancer_key(&namespace, &name)? };
         let explained = self.owner.ask(move |all| explain(all, &cluster.into(), &key)).await.map_err(ended)?;
         Ok(slot.answer(explained))
+    }
+}
+
+/// Returns the kind that a call names. A call of before there were others names none.
+fn kind_of(kind: pb::EntryKind) -> DesiredKind {
+    match kind {
+        pb::EntryKind::Unspecified | pb::EntryKind::LoadBalancer => DesiredKind::LoadBalancer,
+        pb::EntryKind::L7Router => DesiredKind::L7Router,
+        pb::EntryKind::Port => DesiredKind::Port,
+        pb::EntryKind::Network => DesiredKind::Network,
+        pb::EntryKind::SecurityGroup => DesiredKind::SecurityGroup,
     }
 }
 

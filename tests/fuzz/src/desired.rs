@@ -198,10 +198,11 @@ pub(crate) fn wanted(hosts: u8) -> Arc<DesiredEntry> {
         tls_containers: ["https://barbican/1".into()].into(),
         shared_group: None,
         adopt: Some("cafe".into()),
+        routing: None,
     };
     let members = (1..=hosts).flat_map(|host| {
         [id, dns].map(|listener| DesiredMember {
-            id: MemberId { listener, address: IpAddr::from([10, 0, 0, host]), port: 8080 },
+            id: MemberId { pool: listener.into(), address: IpAddr::from([10, 0, 0, host]), port: 8080 },
             weight: 1,
             name: Some("é".into()),
             subnet: (host % 2 == 0).then(|| "5ab".into()),

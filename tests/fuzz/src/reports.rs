@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gimbal_kuryr_model::{
     CloudFacts, ExternalNetwork, FloatingAllocation, ListenerId, LoadBalancerReport, Phase, PortRefusal,
     ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects,
-    ReportedPool, SubnetFacts,
+    ReportedPolicy, ReportedPool, SubnetFacts,
 };
 use gimbal_kuryr_wire::{Kuryr, KuryrReason, pb};
 use gimbal_model::Protocol;
@@ -103,6 +103,12 @@ fn objects() -> ReportedObjects {
         }],
         member_count: 1,
         floating_ip: Some(ReportedFloatingIp { id: "fip".into(), address, allocation: FloatingAllocation::Pool }),
+        policies: vec![ReportedPolicy {
+            id: "policy".into(),
+            listener: "listener".into(),
+            position: 1,
+            name: "team-a/nginx".into(),
+        }],
     }
 }
 

@@ -24,6 +24,8 @@ const OUTSIDE: &str = "203.0.113.0/24";
 /// The user of the cluster that the controller is.
 const USER: &str = "user-1";
 const MARK: &str = "k8s-cluster:";
+/// The writer's leave for Ingresses.
+const INGRESSES: &str = "kubernetes: {enable_ingress: true}";
 /// How long a step may take: a real Neutron is slow on a busy machine.
 const WITHIN: Duration = Duration::from_secs(90);
 
@@ -54,6 +56,7 @@ pub struct WayBack {
     /// The ID of the subnet of VIPs.
     pub subnet: String,
     config: PathBuf,
+    settings: String,
     user: UserAccess,
     ports: [u16; 4],
 }
@@ -80,13 +83,25 @@ impl WayBack {
     /// # Errors
     /// As [`WayBack::build`].
     pub async fn build_on(options: Options, extra: &str) -> anyhow::Result<Self> {
+        Self::build_as(&["gimbal-kuryr-controller"], options, extra).await
+    }
+
+    /// As [`WayBack::build`], for Ingresses: the writer has leave for them, and the controller the rights.
+    ///
+    /// # Errors
+    /// As [`WayBack::build`].
+    pub async fn build_for_ingresses() -> anyhow::Result<Self> {
+        let roles = ["gimbal-kuryr-controller", "gimbal-kuryr-controller-ingress"];
+        Self::build_as(&roles, Options { data_plane: true, ..Options::default() }, INGRESSES).await
+    }
+
+    async fn build_as(roles: &[&str], options: Options, extra: &str) -> anyhow::Result<Self> {
         let options = Options { neutron: true, ..options };
         let (cloud, cluster) = tokio::try_join!(OpenStack::start_with(options), TestCluster::start())?;
         cluster.install_crds().await?;
         cluster.namespace(NAMESPACE).await?;
         let user = cluster.user(USER)?;
-        let rights = Rights::deployed(&["gimbal-kuryr-controller"])?.in_namespace("kube-system");
-        cluster.bind(&user, &rights).await?;
+        cluster.bind(&user, &Rights::deployed(roles)?.in_namespace("kube-system")).await?;
         let outside = cloud.create_external_network(OUTSIDE).await?;
         let subnet = cloud.create_subnet(PROJECT, SERVICE_RANGE).await?;
         cloud.create_router(PROJECT, &outside, &subnet).await?;
@@ -95,14 +110,26 @@ impl WayBack {
         let config = programs.path("openstack-writer.yaml");
         let identity = gimbal_testkit::pki::backend_identity(CLUSTER);
         let project = cloud.project(PROJECT).await?;
-        let text = format!(
+        let settings = format!(
             "admins: [\"spiffe://gimbal.example/admin\"]\nclusters:\n- name: {CLUSTER}\n  identity: {identity}\n  \
              neutron_defaults: {{project: {project}, service_subnet: {subnet}, external_svc_net: {outside}}}\n  \
-             members: {{allow: [\"10.0.0.0/8\"]}}\n  {extra}\n"
+             members: {{allow: [\"10.0.0.0/8\"]}}\n"
         );
-        std::fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
         let ports = [free_port()?, free_port()?, free_port()?, free_port()?];
-        Ok(Self { controller: None, writer: None, programs, cluster, cloud, project, subnet, config, user, ports })
+        let (controller, writer) = (None, None);
+        let stage =
+            Self { controller, writer, programs, cluster, cloud, project, subnet, config, settings, user, ports };
+        stage.configure(extra)?;
+        Ok(stage)
+    }
+
+    /// Replaces the line of YAML in the cluster's configuration, which a running writer reads again.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn configure(&self, extra: &str) -> anyhow::Result<()> {
+        let text = format!("{}  {extra}\n", self.settings);
+        std::fs::write(&self.config, text).with_context(|| format!("cannot write {}", self.config.display()))
     }
 
     /// Starts `gimbal-openstack-writer`, on the same ports each time, and waits until it lives.

@@ -1,5 +1,6 @@
 """Octavia provider `lab`: there is no data plane, and whatever is PENDING_* settles. It has a second name, `lab2`, for tests
-in which the provider of a load balancer changes.
+in which the provider of a load balancer changes. `lab-l4` is as OVN's provider: it knows nothing of HTTP, and refuses (501)
+listeners and pools of it, and L7 policies.
 
 Octavia calls a driver before it commits, so the driver only wakes a thread. The thread looks for committed load balancers
 that are PENDING_*, walks their trees, and reports how they ended through Octavia's own code for drivers' reports.
@@ -34,7 +35,7 @@ from octavia.api.drivers.noop_driver import driver as noop
 from octavia.common import data_models
 from octavia.db import api as db_api
 from octavia.db import base_models, models, repositories
-from octavia_lib.api.drivers import exceptions
+from octavia_lib.api.drivers import exceptions, provider_base
 from oslo_log import log as logging
 from sqlalchemy import delete, select
 
@@ -42,7 +43,7 @@ import lab_haproxy
 import lab_rules
 
 LOG = logging.getLogger(__name__)
-PROVIDERS = ("lab", "lab2")
+PROVIDERS = ("lab", "lab2", "lab-l4")
 DELAY = float(os.environ.get("LAB_SETTLE_DELAY", "0"))
 NEUTRON_VIP = os.environ.get("LAB_NEUTRON_VIP") == "1"
 # How long the thread looks on after the last thing that it found: calls overlap, and a commit follows its call.
@@ -88,10 +89,9 @@ class Tree:
         self.all_gone = balancer.provisioning_status == LEAVING
         pools = [self.pool(pool) for pool in balancer.pools]
         for listener in balancer.listeners:
-            for policy in listener.l7policies:
-                for rule in policy.l7rules:
-                    self.add("l7rules", rule, "ONLINE")
-                self.add("l7policies", policy, "ONLINE")
+            if not self.goes(listener):
+                for policy in listener.l7policies:
+                    self.policy(policy)
             self.add("listeners", listener, "ONLINE")
         self.add("loadbalancers", balancer, worst(pools))
 
@@ -109,6 +109,13 @@ class Tree:
             self.add("healthmonitors", pool.health_monitor, "ONLINE")
         members = [status for status in members if status is not None]
         return self.add("pools", pool, of_members(members) if checked else "ONLINE")
+
+    def policy(self, policy):
+        """As in Octavia's own worker, what goes with its listener or policy is not given back to the quota."""
+        if not self.goes(policy):
+            for rule in policy.l7rules:
+                self.add("l7rules", rule, "ONLINE")
+        self.add("l7policies", policy, "ONLINE")
 
     def goes(self, thing):
         return self.all_gone or thing.provisioning_status == LEAVING
@@ -358,3 +365,31 @@ for _kind in ("loadbalancer", "listener", "pool", "member", "health_monitor", "l
         setattr(Driver, _op, handled(_op))
 for _op in ("member_batch_update", "loadbalancer_failover"):
     setattr(Driver, _op, handled(_op))
+
+
+class L4Driver(Driver):
+    def loadbalancer_create(self, loadbalancer):
+        for thing in (getattr(loadbalancer, "listeners", None) or []) + (getattr(loadbalancer, "pools", None) or []):
+            refuse_http(thing)
+        super().loadbalancer_create(loadbalancer)
+
+    def listener_create(self, listener):
+        refuse_http(listener)
+        super().listener_create(listener)
+
+    def pool_create(self, pool):
+        refuse_http(pool)
+        super().pool_create(pool)
+
+
+for _kind in ("l7policy", "l7rule"):
+    for _op in (f"{_kind}_create", f"{_kind}_update", f"{_kind}_delete"):
+        setattr(L4Driver, _op, getattr(provider_base.ProviderDriver, _op))
+
+
+def refuse_http(thing):
+    protocol = text(thing, "protocol")
+    if protocol not in ("TCP", "UDP", "SCTP"):
+        raise exceptions.UnsupportedOptionError(
+            user_fault_string=f"protocol {protocol}", operator_fault_string="as OVN's provider"
+        )

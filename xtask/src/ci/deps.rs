@@ -12,6 +12,8 @@ const PURE: &[&str] = &[
     "gimbal-kuryr-controller-core",
     "gimbal-kuryr-crd",
     "gimbal-kuryr-model",
+    "gimbal-kuryr-resource",
+    "gimbal-kuryr-router-core",
     "gimbal-kuryr-translate",
     "gimbal-kuryr-wire",
     "gimbal-octavia-plan",

@@ -9,6 +9,7 @@ mod coordination;
 mod core;
 mod discovery;
 mod event;
+mod ingress;
 mod lifecycle;
 mod meta;
 mod text;
@@ -25,6 +26,10 @@ pub use crate::core::{
 pub use coordination::{Lease, LeaseSpec};
 pub use discovery::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, ForZone};
 pub use event::{Event, EventSource, ObjectReference};
+pub use ingress::{
+    HttpIngressPath, HttpIngressRule, Ingress, IngressBackend, IngressClass, IngressClassSpec, IngressResourceBackend,
+    IngressRule, IngressServiceBackend, IngressSpec, IngressStatus, IngressTls, ServiceBackendPort,
+};
 pub use lifecycle::{LifecycleMeta, OwnerReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
 

@@ -1,29 +1,23 @@
 //! The next write to a KuryrLoadBalancer.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gimbal_kubernetes_objects::{BalancedService, LifecycleMeta, Meta, OwnerReference};
-use gimbal_kuryr_crd::names::conditions::READY;
+use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::finalizers;
-use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerStatus, StatusCondition};
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase, Text};
-use gimbal_kuryr_translate::{Finding, NotStreamed, StatusInput, encoded_len, status};
+use gimbal_kuryr_model::Text;
+use gimbal_kuryr_resource::{
+    ClusterObject, ClusterWrite, ConditionsOf, InFlightWrite, KuryrKind, NewObject, PlannedWrite, Purpose,
+    StatusSource, StatusStep, WriteBody, difference, fingerprint, of_conditions, release, target, with_finalizer,
+};
+use gimbal_kuryr_translate::{StatusInput, encoded_len, status};
 use gimbal_model::SourceKey;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::item::has_finalizer;
-use crate::notice::{ConditionsOf, of_conditions};
-use crate::patch::{difference, fingerprint};
-use crate::pauses::{InFlightWrite, Purpose};
+use crate::KuryrController;
+use crate::item::{BalancerItem, has_finalizer, which};
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation};
-use crate::{ClusterObject, ClusterWrite, KuryrController, KuryrKind, WriteBody};
-
-/// What takes less time is not reported while it lasts: a status that says so would be out of date as soon as it is written.
-const HOLD: Duration = Duration::from_secs(5);
-
-/// A write, and what is remembered until it ends.
-pub(crate) type PlannedWrite = (WriteBody, InFlightWrite);
 
 impl<T> KuryrController<T> {
     /// Returns the next write to an object, if there is one and no pause is in its way.
@@ -33,7 +27,7 @@ impl<T> KuryrController<T> {
             return None;
         }
         let situation = self.situation(&key);
-        let planned = if object.is_load_balancer {
+        let planned = if object.kind == KuryrKind::LoadBalancer {
             self.plan_balancer(&key, &situation, now, wall)
         } else {
             self.plan_service(&key, &situation, now, wall)
@@ -44,19 +38,18 @@ impl<T> KuryrController<T> {
             return None;
         };
         let purpose = in_flight.purpose.as_str();
-        let service = situation.service.as_ref().filter(|_| !object.is_load_balancer);
+        let service = situation.service.as_ref().filter(|_| object.kind == KuryrKind::Service);
         in_flight.version = service.map(|service| service.metadata.meta.resource_version.clone());
-        self.items.entry(key).or_default().pauses[usize::from(object.is_load_balancer)].in_flight = Some(in_flight);
+        self.items.entry(key).or_default().pauses[which(object.kind)].in_flight = Some(in_flight);
         Some(ClusterWrite { object: object.clone(), body, purpose })
     }
 
     /// Ends the trouble of an object to which nothing is to be written. While a write waits, that is not known: the object is asked
     /// again when it could go.
     fn note_unplanned(&mut self, object: &ClusterObject, now: Instant) {
-        let kind = if object.is_load_balancer { KuryrKind::LoadBalancer } else { KuryrKind::Service };
-        let is_current = self.is_current(kind);
+        let is_current = self.is_current(object.kind);
         let item = self.items.get_mut(&object.key());
-        let Some(pauses) = item.map(|item| &mut item.pauses[usize::from(object.is_load_balancer)]) else { return };
+        let Some(pauses) = item.map(|item| &mut item.pauses[which(object.kind)]) else { return };
         if !is_current || !pauses.is_failing() {
             return;
         }
@@ -67,10 +60,10 @@ impl<T> KuryrController<T> {
     }
 
     /// Whether a write may go now. If it has to wait, the object is asked again then.
-    pub(crate) fn may_go(&mut self, key: &SourceKey, is_load_balancer: bool, purpose: Purpose, now: Instant) -> bool {
-        let until = self.items.get(key).and_then(|item| item.pauses[usize::from(is_load_balancer)].until(purpose, now));
+    pub(crate) fn may_go(&mut self, key: &SourceKey, kind: KuryrKind, purpose: Purpose, now: Instant) -> bool {
+        let until = self.items.get(key).and_then(|item| item.pauses[which(kind)].until(purpose, now));
         if let Some(until) = until {
-            self.queue.push_later(&ClusterObject::new(key, is_load_balancer), &key.namespace, until);
+            self.queue.push_later(&ClusterObject::new(key, kind), &key.namespace, until);
         }
         until.is_none()
     }
@@ -86,7 +79,9 @@ impl<T> KuryrController<T> {
             return None;
         }
         let Some(balancer) = &situation.balancer else {
-            return self.create(key, situation).filter(|_| self.may_go(key, true, Purpose::Create, now));
+            return self
+                .create(key, situation)
+                .filter(|_| self.may_go(key, KuryrKind::LoadBalancer, Purpose::Create, now));
         };
         let is_deleting = balancer.metadata.is_being_deleted();
         let owner = situation.owner_uid()?;
@@ -96,24 +91,24 @@ impl<T> KuryrController<T> {
             OwnerFate::Elsewhere | OwnerFate::Lost => (true, true),
             OwnerFate::Doubtful => return None,
         };
-        let is_gone = is_copy || self.items.get(key).is_some_and(|item| item.gone.as_ref() == Some(owner));
+        let is_gone = is_copy || self.items.get(key).is_some_and(|item| item.offer.is_gone(owner));
         // Deleted beside its living Service: it is made again, and nothing is removed.
         let made_again = !goes && situation.owner == BalancerOwner::Service && situation.service_is_protected();
         if is_deleting && has_finalizer(balancer) && (made_again || (goes && is_gone)) {
             return self
-                .may_go(key, true, Purpose::Release, now)
+                .may_go(key, KuryrKind::LoadBalancer, Purpose::Release, now)
                 .then(|| release(&balancer.metadata, finalizers::LOAD_BALANCER));
         }
         if is_deleting && !goes {
             return None;
         }
-        if goes && !is_deleting && self.may_go(key, true, Purpose::Delete, now) {
+        if goes && !is_deleting && self.may_go(key, KuryrKind::LoadBalancer, Purpose::Delete, now) {
             let meta = target(&balancer.metadata);
             return Some((WriteBody::Delete { meta }, InFlightWrite::new(Purpose::Delete)));
         }
         let conform = if goes { None } else { self.conform(key, situation, balancer) };
         conform
-            .filter(|_| self.may_go(key, true, Purpose::Conform, now))
+            .filter(|_| self.may_go(key, KuryrKind::LoadBalancer, Purpose::Conform, now))
             .or_else(|| self.balancer_status(key, balancer, owner, now, wall))
     }
 
@@ -135,7 +130,7 @@ impl<T> KuryrController<T> {
         let wanted = fingerprint(&spec);
         let object = KuryrLoadBalancer { metadata, spec, status: None };
         let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Create) };
-        Some((WriteBody::Create(Box::new(object)), in_flight))
+        Some((WriteBody::Create(NewObject::LoadBalancer(Box::new(object))), in_flight))
     }
 
     /// Sets what differs: spec, finalizer, owner. All of it in one write.
@@ -164,9 +159,7 @@ impl<T> KuryrController<T> {
             }
         }
         if has_facts && !has_finalizer(balancer) {
-            let others = balancer.metadata.finalizers.iter().map(|name| &**name);
-            let all: Vec<&str> = others.chain([finalizers::LOAD_BALANCER]).collect();
-            metadata.insert("finalizers".into(), json!(all));
+            metadata.insert("finalizers".into(), json!(with_finalizer(&balancer.metadata, finalizers::LOAD_BALANCER)));
         }
         let spec = item.wanted_spec.as_deref().filter(|_| of_service && self.can_translate());
         let wanted = spec.map_or(0, fingerprint);
@@ -196,66 +189,51 @@ impl<T> KuryrController<T> {
     ) -> Option<PlannedWrite> {
         let not_streamed = self.refused(key, balancer);
         let has_facts = self.facts.is_some();
-        let item = self.items.get_mut(key)?;
-        let report = item.report_of(owner).cloned();
-        let old = balancer.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
-        let settled = not_streamed.is_some() || report.as_ref().is_some_and(|report| is_settled(report, balancer));
-        let findings: Vec<_> = item.findings.iter().chain(&item.offer_findings).cloned().collect();
-        let is_said = not_streamed.as_ref().is_some_and(|refused| says(old, refused, balancer.metadata.generation));
-        let knows_findings = report.is_none() && is_said;
-        let knows_less = match &not_streamed {
-            // All that it could say anew is said.
-            Some(_) => knows_findings && findings.iter().all(|finding| says_finding(old, finding)),
-            None => item.heard_nothing(owner) && (!has_facts || !old.is_empty()),
-        };
-        // After a restart the status knows more than we do. A status that is about to go is of no use.
-        if knows_less || report.as_ref().is_some_and(|report| report.phase == Phase::Gone) {
-            return None;
-        }
-        let mut new = status(&StatusInput {
-            previous: balancer.status.as_ref(),
-            generation: balancer.metadata.generation,
-            object_len: encoded_len(&balancer.spec),
-            report: report.as_deref(),
+        let BalancerItem { findings, offer_findings, offer, pauses, hold, status_done, .. } =
+            self.items.get_mut(key)?;
+        let report = offer.report_of(owner).map(|report| &**report);
+        let findings: Vec<_> = findings.iter().chain(&*offer_findings).cloned().collect();
+        let source = StatusSource {
+            old: balancer.status.as_ref(),
+            metadata: &balancer.metadata,
+            report,
+            heard_nothing: offer.heard_nothing(owner),
             not_streamed: not_streamed.as_ref(),
             findings: &findings,
-            now: &format!("{wall:.0}"),
-        });
-        if knows_findings {
-            keep_true(old, &mut new.conditions);
-        }
-        let wanted = fingerprint(&without_times(&new));
-        let is_accepted = || item.pauses[1].is_accepted(Purpose::Status, wanted, || fingerprint(&balancer.status));
-        let unchanged = if settled {
-            balancer.status.as_ref() == Some(&new) || is_accepted()
-        } else {
-            says_the_same(old, &new) || is_accepted()
+            knows_findings: true,
+            has_facts,
         };
-        if unchanged {
-            (item.hold, item.status_done) = (None, true);
-            self.end_report(key);
-            return None;
-        }
-        if !settled {
-            let until = *item.hold.get_or_insert(now + HOLD);
-            if now < until {
-                self.queue.push_later(&ClusterObject::new(key, true), &key.namespace, until);
-                return None;
+        let make = || {
+            status(&StatusInput {
+                previous: balancer.status.as_ref(),
+                generation: balancer.metadata.generation,
+                object_len: encoded_len(&balancer.spec),
+                report,
+                not_streamed: not_streamed.as_ref(),
+                findings: &findings,
+                now: &format!("{wall:.0}"),
+            })
+        };
+        let event = |reason: &str| findings.iter().find(|one| one.reason() == reason).map(|one| one.event());
+        let of = ConditionsOf { report, event: &event, offered: offer.offered.as_deref() };
+        let told = |old: &[_], new: &[_]| of_conditions(old, new, of);
+        match source.step(make, told, &pauses[1], hold, now) {
+            StatusStep::Kept => None,
+            StatusStep::Shown => {
+                *status_done = true;
+                self.end_report(key);
+                None
+            }
+            StatusStep::Later(until) => {
+                self.queue.push_later(&ClusterObject::new(key, KuryrKind::LoadBalancer), &key.namespace, until);
+                None
+            }
+            StatusStep::Write(status, in_flight) => {
+                let body = WriteBody::PatchStatus { meta: target(&balancer.metadata), status };
+                let may_go = self.may_go(key, KuryrKind::LoadBalancer, Purpose::Status, now);
+                may_go.then_some((body, in_flight))
             }
         }
-        let (floating, deleting) = match item.offered.as_deref() {
-            Some(DesiredEntry::LoadBalancer(wanted)) => (wanted.header.floating.is_some(), false),
-            Some(DesiredEntry::Deleting { .. }) => (false, true),
-            None => (false, false),
-        };
-        let of = ConditionsOf { report: report.as_deref(), findings: &findings, floating, deleting };
-        let notices = of_conditions(old, &new.conditions, of);
-        let empty = KuryrLoadBalancerStatus::default();
-        let change = difference(balancer.status.as_ref().unwrap_or(&empty), &new)?;
-        item.hold = None;
-        let in_flight = InFlightWrite { wanted, notices, ..InFlightWrite::new(Purpose::Status) };
-        let body = WriteBody::PatchStatus { meta: target(&balancer.metadata), status: change };
-        self.may_go(key, true, Purpose::Status, now).then_some((body, in_flight))
     }
 
     /// Hands back the token of a report that shows in both statuses.
@@ -263,59 +241,11 @@ impl<T> KuryrController<T> {
         if let Some(item) = self.items.get_mut(key)
             && item.status_done
             && item.service_done
-            && item.gone.is_none()
+            && item.offer.gone.is_none()
         {
-            self.handled.extend(item.token.take());
+            self.handled.extend(item.offer.token.take());
         }
     }
-}
-
-/// Whether a report is the last word about what is wanted now.
-fn is_settled(report: &LoadBalancerReport, balancer: &KuryrLoadBalancer) -> bool {
-    let transient = matches!(report.phase, Phase::Waiting | Phase::Making | Phase::Removing);
-    !transient && (report.generation == balancer.metadata.generation || balancer.metadata.is_being_deleted())
-}
-
-/// Whether nothing has changed for a reader, while something is being done: conditions are as they were.
-fn says_the_same(old: &[StatusCondition], new: &KuryrLoadBalancerStatus) -> bool {
-    let same = |(old, new): (&StatusCondition, &StatusCondition)| {
-        (&old.type_, &old.status, &old.reason) == (&new.type_, &new.status, &new.reason)
-    };
-    old.len() == new.conditions.len() && old.iter().zip(&new.conditions).all(same)
-}
-
-/// Whether it is said of this generation already why an object is not streamed, or not tried.
-fn says(conditions: &[StatusCondition], refused: &NotStreamed, generation: i64) -> bool {
-    let ready = conditions.iter().find(|one| &*one.type_ == READY);
-    ready.is_some_and(|ready| {
-        (&*ready.status, &*ready.reason, ready.observed_generation) == ("False", refused.reason(), Some(generation))
-            && refused.to_string().starts_with(&*ready.message)
-    })
-}
-
-/// Whether it is said already what is left out.
-fn says_finding(conditions: &[StatusCondition], finding: &Finding) -> bool {
-    let of = |one: &&StatusCondition| &*one.type_ == finding.condition() && &*one.status == "True";
-    conditions.iter().find(of).is_some_and(|one| one.message.contains(&finding.to_string()))
-}
-
-/// Lets stay what a report has said: without one nothing is known to have passed.
-fn keep_true(old: &[StatusCondition], new: &mut [StatusCondition]) {
-    for one in new.iter_mut().filter(|one| &*one.status == "False") {
-        let before = old.iter().find(|before| before.type_ == one.type_ && &*before.status == "True");
-        if let Some(before) = before {
-            *one = before.clone();
-        }
-    }
-}
-
-/// The times of conditions differ in every attempt to write them.
-pub(crate) fn without_times(status: &KuryrLoadBalancerStatus) -> KuryrLoadBalancerStatus {
-    let mut status = status.clone();
-    for condition in &mut status.conditions {
-        condition.last_transition_time = "".into();
-    }
-    status
 }
 
 fn reference(service: &BalancedService) -> OwnerReference {
@@ -328,18 +258,4 @@ fn reference(service: &BalancedService) -> OwnerReference {
         controller: Some(true),
         block_owner_deletion: None,
     }
-}
-
-/// Names the object that a write is for, as it is known.
-pub(crate) fn target(metadata: &LifecycleMeta) -> Meta {
-    let Meta { name, namespace, uid, resource_version, .. } = metadata.meta.clone();
-    Meta { name, namespace, uid, resource_version, ..Meta::default() }
-}
-
-/// Removes a finalizer.
-pub(crate) fn release(metadata: &LifecycleMeta, finalizer: &str) -> PlannedWrite {
-    let others: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).filter(|name| *name != finalizer).collect();
-    let change = json!({"metadata": {"finalizers": others}});
-    let in_flight = InFlightWrite::new(Purpose::Release);
-    (WriteBody::Patch { meta: target(metadata), change }, in_flight)
 }

@@ -4,24 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
+use gimbal_kuryr_model::Text;
 use gimbal_kuryr_model::{
     CloudFacts, DesiredEntry, DesiredKey, DesiredKind, FreeQuota, LoadBalancerReport, MemberMode,
 };
-use gimbal_kuryr_model::{Phase, Text};
+use gimbal_kuryr_resource::{
+    ChangedServices, ClusterKnowledge, ClusterObject, ClusterWrite, KindReading, KuryrKind, ObjectNotice, ObjectPauses,
+    OfferedEntry, ReadyTimes, ResourceCounts, Sighting, WriteOutcome,
+};
 use gimbal_kuryr_translate::{Nodes, ServiceIndex};
 use gimbal_model::SourceKey;
 use gimbal_schedule::{Queue, Urgency};
 use jiff::Timestamp;
 
-use crate::item::BalancerItem;
-use crate::pauses::ObjectPauses;
-use crate::reading::KindReading;
+use crate::item::{BalancerItem, WRITTEN};
 use crate::sharing::share_in_report;
-use crate::timing::ReadyTimes;
-use crate::{
-    ClusterKnowledge, ClusterObject, ClusterWrite, KuryrCounts, KuryrKind, KuryrSettings, ServiceNotice, Sighting,
-};
-use crate::{WatchedObject, WriteOutcome};
+use crate::timing::is_shown_ready;
+use crate::{KuryrSettings, WatchedObject};
 
 /// The state of the controller. `T` is what identifies a report towards the session that brought it.
 #[derive(Debug)]
@@ -32,7 +31,9 @@ pub struct KuryrController<T> {
     pub(crate) listed_nodes: BTreeSet<Text>,
     pub(crate) items: BTreeMap<SourceKey, BalancerItem<T>>,
     /// How much has been read of each kind.
-    pub(crate) readings: [KindReading; 4],
+    pub(crate) readings: [KindReading; KuryrKind::ALL.len()],
+    /// What has changed of the Services, for another controller that uses them; unset while there is none.
+    pub(crate) followed: Option<ChangedServices>,
     /// Without what changes all the time and no spec is made from.
     pub(crate) facts: Option<Arc<CloudFacts>>,
     pub(crate) leads: bool,
@@ -49,7 +50,7 @@ pub struct KuryrController<T> {
     /// Objects that may need a write. The tenant is the namespace.
     pub(crate) queue: Queue<Text, ClusterObject>,
     pub(crate) handled: Vec<T>,
-    pub(crate) notices: Vec<ServiceNotice>,
+    pub(crate) notices: Vec<ObjectNotice>,
     pub(crate) measured: ReadyTimes,
 }
 
@@ -64,6 +65,7 @@ impl<T> KuryrController<T> {
             listed_nodes: BTreeSet::new(),
             items: BTreeMap::new(),
             readings: Default::default(),
+            followed: None,
             facts: None,
             leads: false,
             dirty: BTreeSet::new(),
@@ -107,26 +109,16 @@ impl<T> KuryrController<T> {
     /// have been accepted by the API server, or are there already; not at all where a later report takes its place.
     pub fn reported(&mut self, key: &DesiredKey, report: &LoadBalancerReport, token: T, now: Instant) {
         let key = SourceKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        // What counts is what the writer has been sent. One about what was sent before may still be on its way.
-        let is_gone = report.phase == Phase::Gone;
-        let is_about = |entry: &Arc<DesiredEntry>| *entry.owner() == report.owner && (entry.is_deleting() || !is_gone);
-        let drained = self.items.get(&key).and_then(|item| item.drained.as_ref());
-        if !self.leads || !drained.is_some_and(is_about) {
+        let item = self.items.get_mut(&key).filter(|item| self.leads && item.offer.is_about(report));
+        let Some(item) = item else {
             self.handled.push(token);
             return;
-        }
-        self.measure(&key, report, now);
-        let Some(item) = self.items.get_mut(&key) else { return };
-        if is_gone {
-            item.gone = Some(report.owner.clone());
-        }
-        item.reject.take_if(|reject| reject.is_stale);
-        item.accepted = false;
+        };
+        self.measured.measure(&mut item.offer, report, now);
         let mut report = report.clone();
         let shown = item.held.as_ref().and_then(|held| held.object.status.as_ref());
-        share_in_report(&mut report, item.drained.as_deref(), shown);
-        item.report = Some(Arc::new(report));
-        item.token = Some(token);
+        share_in_report(&mut report, item.offer.drained.as_deref(), shown);
+        item.offer.take_report(report, token);
         (item.status_done, item.service_done) = (false, false);
         self.dirty.insert(key);
     }
@@ -142,9 +134,8 @@ impl<T> KuryrController<T> {
             return;
         }
         for item in self.items.values_mut() {
-            item.forget_report();
-            (item.offered, item.drained, item.gone, item.proof, item.hold) = (None, None, None, None, None);
-            (item.needs_proof, item.not_offered, item.reject, item.changing_since) = (false, None, None, None);
+            item.offer = OfferedEntry::default();
+            (item.proof, item.hold, item.needs_proof, item.not_offered) = (None, None, false, None);
             // Whoever leads meanwhile may make something for them.
             (item.asked, item.unmade) = (None, [None, None]);
             item.pauses.iter_mut().for_each(ObjectPauses::nothing_to_write);
@@ -190,25 +181,13 @@ impl<T> KuryrController<T> {
         let mut drained = Vec::new();
         for key in std::mem::take(&mut self.undrained) {
             let Some(item) = self.items.get_mut(&key) else { continue };
-            if item.drained == item.offered {
+            let BalancerItem { offer, held, .. } = item;
+            let Some(found) = offer.drain(now, |generation| is_shown_ready(held.as_ref(), generation)) else {
                 continue;
-            }
-            let is_deleting =
-                |entry: &Option<Arc<DesiredEntry>>| entry.as_ref().is_some_and(|entry| entry.is_deleting());
-            // What was reported of it is out of date now, and its generation does not tell.
-            let is_other = is_other_of_one_generation(item.drained.as_deref(), item.offered.as_deref());
-            if is_other || is_deleting(&item.offered) != is_deleting(&item.drained) {
-                self.handled.extend(item.forget_report());
-                item.gone = None;
-            }
-            item.drained = item.offered.clone();
-            item.note_drained(now);
-            if item.drained.is_none() {
-                item.accepted = false;
-                item.reject.take_if(|reject| reject.is_stale);
-            }
+            };
+            self.handled.extend(found.token);
             let desired = DesiredKey::new(DesiredKind::LoadBalancer, key.namespace.clone(), key.name.clone());
-            drained.push((desired, item.drained.clone()));
+            drained.push((desired, found.entry));
             self.forget_idle(&key);
         }
         drained
@@ -221,7 +200,7 @@ impl<T> KuryrController<T> {
     }
 
     /// Returns what is to be reported by Events since the last call.
-    pub fn drain_notices(&mut self) -> Vec<ServiceNotice> {
+    pub fn drain_notices(&mut self) -> Vec<ObjectNotice> {
         std::mem::take(&mut self.notices)
     }
 
@@ -255,32 +234,32 @@ impl<T> KuryrController<T> {
         &self.settings
     }
 
-    /// Returns what there is, for metrics.
+    /// Returns how many Services are known.
     #[must_use]
-    pub fn counts(&self) -> KuryrCounts {
-        let mut counts = KuryrCounts {
-            services: self.index.services().count(),
-            queued: self.queue.len(),
-            in_flight: self.queue.in_flight(),
-            ..KuryrCounts::default()
-        };
+    pub fn count_services(&self) -> usize {
+        self.index.services().count()
+    }
+
+    /// Returns how many KuryrLoadBalancers there are, and writes, for metrics.
+    #[must_use]
+    pub fn counts(&self) -> ResourceCounts {
+        let mut counts =
+            ResourceCounts { queued: self.queue.len(), in_flight: self.queue.in_flight(), ..ResourceCounts::default() };
         for item in self.items.values() {
-            counts.load_balancers += usize::from(item.held.is_some());
-            let offered = item.offered.as_ref();
-            counts.deleting += usize::from(offered.is_some_and(|entry| entry.is_deleting()));
-            counts.offered += usize::from(offered.is_some_and(|entry| !entry.is_deleting()));
-            counts.ready += usize::from(item.report.as_ref().is_some_and(|report| report.phase == Phase::Ready));
+            counts.add(item.held.is_some(), &item.offer);
             counts.failing += item.pauses.iter().filter(|pauses| pauses.is_failing()).count();
             counts.not_offered += usize::from(item.not_offered.is_some());
-            counts.rejected += usize::from(item.reject.is_some() && item.drained.is_some());
         }
         if self.facts.is_none() {
-            counts.waiting_for_writer = counts.load_balancers;
+            counts.waiting_for_writer = counts.known;
         }
         counts
     }
 
     pub(crate) fn mark_all(&mut self) {
+        if let Some(followed) = &mut self.followed {
+            followed.all = true;
+        }
         self.dirty.extend(self.items.keys().cloned());
         self.dirty.extend(self.index.services().cloned());
     }
@@ -302,8 +281,8 @@ impl<T> KuryrController<T> {
 
     /// Enqueues both objects of a key.
     pub(crate) fn enqueue(&mut self, key: &SourceKey) {
-        for is_load_balancer in [false, true] {
-            let object = ClusterObject::new(key, is_load_balancer);
+        for kind in WRITTEN {
+            let object = ClusterObject::new(key, kind);
             self.queue.push(&object, &key.namespace, Urgency::Fresh);
         }
     }
@@ -317,13 +296,4 @@ impl<T> KuryrController<T> {
             self.items.remove(key);
         }
     }
-}
-
-/// Whether two states of a load balancer say something else and have one generation: the cloud has changed, or the object was made
-/// again. Whether its status names what exists is not said to the cloud.
-fn is_other_of_one_generation(one: Option<&DesiredEntry>, other: Option<&DesiredEntry>) -> bool {
-    let (Some(DesiredEntry::LoadBalancer(one)), Some(DesiredEntry::LoadBalancer(other))) = (one, other) else {
-        return false;
-    };
-    one.generation == other.generation && !one.wants_the_same(other)
 }

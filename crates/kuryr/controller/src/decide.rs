@@ -6,16 +6,15 @@ use std::sync::Arc;
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::reasons;
 use gimbal_kuryr_model::{DesiredEntry, Text};
+use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, Purpose, Told};
 use gimbal_kuryr_translate::{
     Finding, Input, NotBalanced, NotStreamed, desired, named_service, owner_alone, translate,
 };
 use gimbal_model::SourceKey;
 
-use crate::item::{ServiceProof, has_finalizer, is_alone, spec_version};
-use crate::notice::Told;
-use crate::pauses::Purpose;
+use crate::KuryrController;
+use crate::item::{ServiceProof, has_finalizer, spec_version};
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
-use crate::{ClusterObject, KuryrController, KuryrKind, ServiceNotice};
 
 impl<T> KuryrController<T> {
     /// Decides everything that changed.
@@ -26,7 +25,7 @@ impl<T> KuryrController<T> {
         if !self.may_act() {
             return self.wait();
         }
-        self.dirty.extend(self.index.drain().into_iter().map(|(key, _)| key));
+        self.note_changed();
         while let Some(key) = self.dirty.pop_first() {
             let situation = self.situation(&key);
             let is_fresh = self.fresh.remove(&key);
@@ -47,8 +46,8 @@ impl<T> KuryrController<T> {
 
     /// Keeps nothing of what is gone. When leadership begins, everything is decided anew.
     fn stand_by(&mut self) {
-        let changed: BTreeSet<_> = self.index.drain().into_iter().map(|(key, _)| key).collect();
-        for key in std::mem::take(&mut self.dirty).into_iter().chain(changed) {
+        self.note_changed();
+        for key in std::mem::take(&mut self.dirty) {
             if self.index.service(&key).is_none()
                 && let Some(item) = self.items.get_mut(&key)
             {
@@ -61,7 +60,7 @@ impl<T> KuryrController<T> {
 
     /// Keeps of what cannot be decided yet only what there is: a kind may not be there for as long as its definition is missing.
     fn wait(&mut self) {
-        self.dirty.extend(self.index.drain().into_iter().map(|(key, _)| key));
+        self.note_changed();
         let is_there = |key: &SourceKey| self.index.service(key).is_some() || self.items.contains_key(key);
         self.dirty.retain(is_there);
         self.fresh.retain(is_there);
@@ -118,19 +117,16 @@ impl<T> KuryrController<T> {
     /// other.
     fn offer(&mut self, key: &SourceKey, situation: &Situation) {
         let Some(item) = self.items.get(key) else { return };
-        let Some(entry) = item.offered.clone() else { return self.offer_first(key, situation) };
+        let Some(entry) = item.offer.offered.clone() else { return self.offer_first(key, situation) };
         let owner = entry.owner();
-        let is_gone = entry.is_deleting() && item.gone.as_ref() == Some(owner);
+        let is_gone = entry.is_deleting() && item.offer.is_gone(owner);
         match self.fate(key, situation, owner) {
             OwnerFate::Stays => {
                 if let Some(entry) = self.present(key, situation, owner) {
                     self.set_offered(key, Some(entry));
-                } else if let Some(item) = self.items.get_mut(key)
-                    && entry.is_deleting()
-                    && item.drained.as_ref() != Some(&entry)
-                {
-                    // It was to go for a moment, and the writer has not heard of it.
-                    item.offered = item.drained.clone().filter(|drained| drained.owner() == owner);
+                } else if let Some(item) = self.items.get_mut(key) {
+                    // It may have been to go for a moment.
+                    item.offer.take_back_deletion();
                 }
             }
             _ if is_gone && !is_protecting(situation, owner) => {
@@ -163,7 +159,7 @@ impl<T> KuryrController<T> {
         for (at, (owner, _)) in owners.into_iter().enumerate() {
             // Both finalizers stand for one owner, and either may have been removed by force.
             let is_protected = owner.as_ref().is_some_and(|owner| protected.contains(owner));
-            let is_offered = owner.is_some() && item.offered_owner() == owner.as_ref();
+            let is_offered = owner.is_some() && item.offer.owner() == owner.as_ref();
             if is_offered {
                 item.unmade
                     .iter_mut()
@@ -253,7 +249,7 @@ impl<T> KuryrController<T> {
             return None;
         }
         // What a former process, or another one, may have made for it has an owner.
-        let is_made = item.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
+        let is_made = item.offer.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
         let alone = || is_made.then(|| DesiredEntry::LoadBalancer(owner_alone(Some(balancer), owner)));
         if of_service && item.is_edited(balancer, can_translate) {
             // It is set back first. Where that is refused, the namespace must not be unknown for as long as that lasts.
@@ -272,31 +268,17 @@ impl<T> KuryrController<T> {
         }
     }
 
-    fn set_offered(&mut self, key: &SourceKey, mut entry: Option<DesiredEntry>) {
+    fn set_offered(&mut self, key: &SourceKey, entry: Option<DesiredEntry>) {
         let Some(item) = self.items.get_mut(key) else { return };
-        if item.offered.as_deref() == entry.as_ref() {
-            return;
-        }
-        if let (Some(DesiredEntry::LoadBalancer(wanted)), Some(DesiredEntry::LoadBalancer(before))) =
-            (&mut entry, item.offered.as_deref())
-        {
-            // Reports and statuses share the names.
-            wanted.members.share(&before.members);
-        }
-        let same_owner = item.offered_owner() == entry.as_ref().map(DesiredEntry::owner);
-        let is_deleting = entry.as_ref().is_some_and(DesiredEntry::is_deleting);
-        if !same_owner {
-            item.gone = None;
-            self.handled.extend(item.forget_report());
+        let Some(change) = item.offer.set(entry) else { return };
+        self.handled.extend(change.token);
+        if change.is_other_owner {
             let own = item.held.as_ref().map(|held| &held.object.metadata.meta.uid);
-            item.offers_itself = entry.as_ref().is_some_and(|entry| own == Some(entry.owner()));
+            item.offers_itself = own.is_some() && item.offer.owner() == own;
         }
-        if is_deleting {
+        if item.offer.is_deleting() {
             item.not_offered = None;
         }
-        // What the writer says of an entry that wants nothing is not about what is wanted now.
-        item.reject.take_if(|_| item.offered.as_deref().is_some_and(is_alone));
-        item.offered = entry.map(Arc::new);
         self.undrained.insert(key.clone());
     }
 
@@ -318,8 +300,8 @@ impl<T> KuryrController<T> {
             && before.as_ref() != Some(&told)
             && is_fresh
         {
-            let object = ClusterObject::new(key, false);
-            self.notices.push(ServiceNotice::new(object, service.metadata.meta.uid.clone(), told));
+            let object = ClusterObject::new(key, KuryrKind::Service);
+            self.notices.push(ObjectNotice { object, uid: service.metadata.meta.uid.clone(), told });
         }
     }
 

@@ -1,11 +1,12 @@
 //! Why an entry is offered as it is, in sentences.
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind};
+use gimbal_kuryr_resource::{KuryrKind, is_alone};
 use gimbal_model::SourceKey;
 
-use crate::item::{BalancerItem, has_finalizer, is_alone};
+use crate::KuryrController;
+use crate::item::{BalancerItem, WRITTEN, has_finalizer};
 use crate::situation::{BalancerOwner, ServiceNeed, Situation};
-use crate::{KuryrController, KuryrKind};
 
 impl<T> KuryrController<T> {
     /// Returns why an entry is offered as it is, or not at all, in sentences.
@@ -24,7 +25,7 @@ impl<T> KuryrController<T> {
             true => format!("About its settings: {finding}."),
             false => format!("Left out: {finding}."),
         }));
-        if let Some(report) = &item.report {
+        if let Some(report) = &item.offer.report {
             let error = report.last_error.as_ref().map(|error| format!(" OpenStack's last refusal: {error}"));
             said.push(format!(
                 "The writer's last report, about generation {}: {}.{}",
@@ -33,7 +34,7 @@ impl<T> KuryrController<T> {
                 error.unwrap_or_default()
             ));
         }
-        for (pauses, object) in item.pauses.iter().zip(["Service", "KuryrLoadBalancer"]) {
+        for (pauses, object) in item.pauses.iter().zip(WRITTEN.map(KuryrKind::as_str)) {
             for (purpose, reason) in pauses.refusals() {
                 said.push(format!("The API server refused an attempt to write the {object} ({purpose}): {reason}."));
             }
@@ -42,11 +43,11 @@ impl<T> KuryrController<T> {
     }
 
     fn about_offer(&self, key: &SourceKey, situation: &Situation, item: &BalancerItem<T>) -> Vec<String> {
-        match item.offered.as_deref() {
+        match item.offer.offered.as_deref() {
             Some(DesiredEntry::LoadBalancer(wanted)) => {
                 let members = wanted.members.as_slice().len();
                 let ports = wanted.header.listeners.len();
-                let mut said = vec![if item.offered.as_deref().is_some_and(is_alone) {
+                let mut said = vec![if item.offer.offered.as_deref().is_some_and(is_alone) {
                     "The writer hears of its owner, and of nothing else.".to_owned()
                 } else {
                     let generation = wanted.generation;
@@ -55,7 +56,7 @@ impl<T> KuryrController<T> {
                 said.extend(item.not_offered.as_ref().map(|why| format!("It is not offered as it is: {why}.")));
                 said
             }
-            Some(DesiredEntry::Deleting { owner }) if item.gone.as_ref() == Some(owner) => {
+            Some(DesiredEntry::Deleting { owner }) if item.offer.gone.as_ref() == Some(owner) => {
                 vec![format!("Nothing of owner {owner} is left in OpenStack; its finalizers are being removed.")]
             }
             Some(DesiredEntry::Deleting { owner }) => {

@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_kubernetes_objects::{BalancedService, Meta};
+use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_crd::names::{conditions, finalizers};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry, LoadBalancerReport, Text, VipWish};
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry, LoadBalancerReport, Text};
+use gimbal_kuryr_resource::{KuryrKind, ObjectPauses, OfferedEntry, Purpose, Told, fingerprint, is_alone};
 use gimbal_kuryr_translate::{Chosen, Finding, NotStreamed, is_uid, named_service, status_knowledge};
 
-use crate::notice::Told;
-use crate::patch::fingerprint;
-use crate::pauses::{ObjectPauses, Purpose};
 use crate::sharing::share_in_status;
+
+/// The kinds that are written to, in the order of [`BalancerItem::pauses`].
+pub(crate) const WRITTEN: [KuryrKind; 2] = [KuryrKind::Service, KuryrKind::LoadBalancer];
+
+/// The place of the pauses of a kind.
+pub(crate) fn which(kind: KuryrKind) -> usize {
+    usize::from(kind == KuryrKind::LoadBalancer)
+}
 
 /// One namespace and name.
 #[derive(Debug)]
@@ -21,14 +27,10 @@ pub(crate) struct BalancerItem<T> {
     pub(crate) held: Option<HeldBalancer>,
     /// Whether the Service is known from an answer that the watch has not shown yet.
     pub(crate) service_ahead: bool,
-    /// What is offered, or will be with the next drain.
-    pub(crate) offered: Option<Arc<DesiredEntry>>,
-    /// What the last drain offered.
-    pub(crate) drained: Option<Arc<DesiredEntry>>,
+    /// What is offered, and what the writer says of it.
+    pub(crate) offer: OfferedEntry<T>,
     /// Whether its owner is the KuryrLoadBalancer, and not a Service.
     pub(crate) offers_itself: bool,
-    /// The owner of which the writer has said, while it was offered as being deleted, that nothing is left.
-    pub(crate) gone: Option<Text>,
     /// UID of the Service that the watch has shown to be deleted last. UIDs do not come back.
     pub(crate) dead: Option<Text>,
     /// The list of Services that was the latest then.
@@ -43,10 +45,6 @@ pub(crate) struct BalancerItem<T> {
     pub(crate) asked: Option<(Text, u64)>,
     /// Whether it is to be asked.
     pub(crate) needs_proof: bool,
-    /// The latest report of the owner that is offered.
-    pub(crate) report: Option<Arc<LoadBalancerReport>>,
-    /// The report that has not been dealt with.
-    pub(crate) token: Option<T>,
     /// Whether the status of the KuryrLoadBalancer shows it.
     pub(crate) status_done: bool,
     /// Whether the status of the Service shows it.
@@ -63,14 +61,6 @@ pub(crate) struct BalancerItem<T> {
     pub(crate) hostname: Option<Text>,
     /// Why it is not offered.
     pub(crate) not_offered: Option<NotStreamed>,
-    /// Why the writer does not try it.
-    pub(crate) reject: Option<Box<EntryReject>>,
-    /// Whether the writer has taken back what it refused, and has not reported since.
-    pub(crate) accepted: bool,
-    /// Since when something is offered that is not there yet.
-    pub(crate) changing_since: Option<Instant>,
-    /// Since when the writer tries it and it is not ready, as far as that was looked at.
-    pub(crate) unready_since: Option<Instant>,
     /// When a status that says that something is being done is written. Most is done before.
     pub(crate) hold: Option<Instant>,
     /// Why the Service has no load balancer, as the last notice said.
@@ -87,10 +77,8 @@ impl<T> Default for BalancerItem<T> {
         Self {
             held: None,
             service_ahead: false,
-            offered: None,
-            drained: None,
+            offer: OfferedEntry::default(),
             offers_itself: false,
-            gone: None,
             dead: None,
             dead_in: 0,
             dead_balancer: None,
@@ -98,8 +86,6 @@ impl<T> Default for BalancerItem<T> {
             proof: None,
             asked: None,
             needs_proof: false,
-            report: None,
-            token: None,
             status_done: false,
             service_done: false,
             wanted_spec: None,
@@ -108,25 +94,12 @@ impl<T> Default for BalancerItem<T> {
             offer_findings: Vec::new(),
             hostname: None,
             not_offered: None,
-            reject: None,
-            accepted: false,
-            changing_since: None,
-            unready_since: None,
             hold: None,
             skip_told: None,
             unmade: [None, None],
             pauses: Default::default(),
         }
     }
-}
-
-/// What the writer says of an entry that it does not try.
-#[derive(Debug)]
-pub(crate) struct EntryReject {
-    /// The reason, as the condition and the Event have it.
-    pub(crate) words: NotStreamed,
-    /// Whether it was said on a former stream. It is said again on this one before a report of the entry, if it still holds.
-    pub(crate) is_stale: bool,
 }
 
 /// What the API server answered when it was asked for a Service.
@@ -171,12 +144,9 @@ impl<T> BalancerItem<T> {
     /// Whether there is nothing to keep.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_none()
-            && self.offered.is_none()
-            && self.drained.is_none()
-            && self.token.is_none()
+            && self.offer.is_idle()
             && self.skip_told.is_none()
             && self.wanted_spec.is_none()
-            && self.reject.is_none()
             && !self.needs_proof
             && !self.service_ahead
             && self.pauses.iter().all(ObjectPauses::is_idle)
@@ -186,7 +156,7 @@ impl<T> BalancerItem<T> {
     /// controller ran. It is set back, and the writer must not act upon it before. What is wanted is in `wanted_spec` only if it
     /// `is_known`.
     pub(crate) fn is_edited(&self, balancer: &KuryrLoadBalancer, is_known: bool) -> bool {
-        let offers = self.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !is_alone(entry));
+        let offers = self.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !is_alone(entry));
         if self.ours.as_ref() == Some(&spec_version(balancer)) {
             return false;
         }
@@ -201,7 +171,7 @@ impl<T> BalancerItem<T> {
 
     /// What was chosen for the load balancer of a Service: what its KuryrLoadBalancer says, unless somebody has edited it.
     pub(crate) fn chosen(&self, service: &Text, facts: &CloudFacts) -> Option<Chosen> {
-        let offered = match self.offered.as_deref() {
+        let offered = match self.offer.offered.as_deref() {
             Some(entry) if is_alone(entry) || entry.owner() != service => None,
             Some(DesiredEntry::LoadBalancer(wanted)) => Some(wanted),
             Some(DesiredEntry::Deleting { .. }) | None => None,
@@ -218,45 +188,8 @@ impl<T> BalancerItem<T> {
         chosen.map(|chosen| chosen.made_in(made_in))
     }
 
-    /// What was offered last, and what the writer said of it.
-    pub(crate) fn said(&self) -> (Option<&DesiredEntry>, Option<&LoadBalancerReport>) {
-        (self.drained.as_deref(), self.report.as_deref())
-    }
-
-    /// The owner of what is offered.
-    pub(crate) fn offered_owner(&self) -> Option<&Text> {
-        self.offered.as_ref().map(|entry| entry.owner())
-    }
-
     pub(crate) fn balancer(&self) -> Option<&Arc<KuryrLoadBalancer>> {
         self.held.as_ref().map(|held| &held.object)
-    }
-
-    /// The report, if it is about this owner.
-    pub(crate) fn report_of(&self, owner: &Text) -> Option<&Arc<LoadBalancerReport>> {
-        self.report.as_ref().filter(|report| report.owner == *owner)
-    }
-
-    /// Drops the report, and returns its token.
-    pub(crate) fn forget_report(&mut self) -> Option<T> {
-        (self.report, self.accepted) = (None, false);
-        self.token.take()
-    }
-
-    /// Called when the KuryrLoadBalancer is gone. One that takes its place has no status, so the writer hears that nothing is known
-    /// any more and reports anew: what it said of the one before may be about another spec of the same generation. Returns the
-    /// token.
-    pub(crate) fn forget_shown_report(&mut self) -> Option<T> {
-        let is_news = matches!(self.drained.as_deref(), Some(DesiredEntry::LoadBalancer(told)) if told.header.known);
-        if is_news { self.forget_report() } else { None }
-    }
-}
-
-/// Whether the first version is newer. One that is no number counts as newer: what comes later counts.
-pub(crate) fn is_newer(one: &Meta, other: &Meta) -> bool {
-    match (one.resource_version.parse::<u64>(), other.resource_version.parse::<u64>()) {
-        (Ok(one), Ok(other)) => one > other,
-        _ => true,
     }
 }
 
@@ -277,11 +210,6 @@ fn is_reported(balancer: &KuryrLoadBalancer) -> bool {
 /// Names the spec of a KuryrLoadBalancer: the API server counts its changes.
 pub(crate) fn spec_version(balancer: &KuryrLoadBalancer) -> (Text, i64) {
     (balancer.metadata.meta.uid.clone(), balancer.metadata.generation)
-}
-
-/// Whether an entry names its owner, and wants nothing.
-pub(crate) fn is_alone(entry: &DesiredEntry) -> bool {
-    matches!(entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == VipWish::default())
 }
 
 /// The UIDs of Services that a KuryrLoadBalancer names as its owner: by reference, and in its spec. What is no UID names none.

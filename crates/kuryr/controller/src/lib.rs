@@ -44,14 +44,11 @@
 
 mod balancer_writes;
 mod controller;
-mod counts;
 mod decide;
 mod explain;
+mod followed;
 mod item;
-mod notice;
 mod outcome;
-mod patch;
-mod pauses;
 mod reading;
 mod rejects;
 mod service_writes;
@@ -61,12 +58,7 @@ mod sighting;
 mod situation;
 mod timing;
 mod went_back;
-mod write;
 
 pub use controller::KuryrController;
-pub use counts::{ClusterKnowledge, KuryrCounts};
-pub use notice::ServiceNotice;
-pub use settings::{KuryrSettings, NamespacePatterns};
-pub use sighting::{KuryrKind, Sighting, WatchedObject};
-pub use timing::{LATE, LateCounts};
-pub use write::{ClusterObject, ClusterWrite, WriteBody, WriteOutcome, WrittenObject};
+pub use settings::KuryrSettings;
+pub use sighting::WatchedObject;

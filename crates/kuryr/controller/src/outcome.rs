@@ -3,18 +3,19 @@
 use std::time::Instant;
 
 use gimbal_kuryr_crd::names::reasons;
+use gimbal_kuryr_resource::{
+    ClusterObject, InFlightWrite, KuryrKind, ObjectNotice, Purpose, Told, WriteOutcome, WrittenObject, fingerprint,
+    note_accepted_status,
+};
 use gimbal_model::SourceKey;
 
-use crate::item::{ServiceProof, named_owners, spec_version};
-use crate::notice::Told;
-use crate::patch::fingerprint;
-use crate::pauses::{InFlightWrite, Purpose};
-use crate::{ClusterObject, KuryrController, KuryrKind, ServiceNotice, WriteOutcome, WrittenObject};
+use crate::KuryrController;
+use crate::item::{ServiceProof, named_owners, spec_version, which};
 
 impl<T> KuryrController<T> {
     pub(crate) fn take_outcome(&mut self, object: &ClusterObject, outcome: WriteOutcome, now: Instant) {
         let key = object.key();
-        let which = usize::from(object.is_load_balancer);
+        let which = which(object.kind);
         let Some(item) = self.items.get_mut(&key) else { return };
         let pauses = &mut item.pauses[which];
         let Some(write) = pauses.in_flight.take() else { return };
@@ -27,7 +28,7 @@ impl<T> KuryrController<T> {
             }
             WriteOutcome::NotFound => {
                 // What was shown by an answer alone was deleted before the watch could show it.
-                if object.is_load_balancer {
+                if object.kind == KuryrKind::LoadBalancer {
                     pauses.conflicted(now);
                     item.held.take_if(|held| held.ahead);
                 } else {
@@ -55,7 +56,7 @@ impl<T> KuryrController<T> {
             WriteOutcome::Unknown(_) | WriteOutcome::NotSent => pauses.unanswered(now),
             WriteOutcome::Refused(reason) => {
                 let is_first = pauses.refuse(write.purpose, reason.clone(), now);
-                if is_first && let Some(kind) = refusal(write.purpose, object.is_load_balancer) {
+                if is_first && let Some(kind) = refusal(write.purpose, object.kind) {
                     let message = format!("the API server refuses to {}: {reason}", write.purpose.as_str());
                     self.tell(&key, vec![Told::warning(kind, message)]);
                 }
@@ -69,7 +70,7 @@ impl<T> KuryrController<T> {
 
     fn carried_out(&mut self, key: &SourceKey, object: &ClusterObject, write: InFlightWrite, answer: WrittenObject) {
         let InFlightWrite { purpose, wanted, notices, .. } = write;
-        let which = usize::from(object.is_load_balancer);
+        let which = which(object.kind);
         let mut notices = notices;
         match answer {
             WrittenObject::Service(service) => {
@@ -94,18 +95,15 @@ impl<T> KuryrController<T> {
                         }
                     }
                     Purpose::Status => {
-                        let stored = balancer.status.clone().unwrap_or_default();
-                        let stored_now = fingerprint(&balancer.status);
-                        if fingerprint(&crate::balancer_writes::without_times(&stored)) == wanted {
-                            self.note_accepted(key, which, purpose, 0, 0);
-                        } else {
-                            self.note_accepted(key, which, purpose, wanted, stored_now);
+                        if let Some(item) = self.items.get_mut(key) {
+                            note_accepted_status(&mut item.pauses[which], wanted, balancer.status.as_ref());
                         }
                     }
                     _ => {}
                 }
                 self.balancer_answered(*balancer);
             }
+            WrittenObject::Ingress(_) | WrittenObject::Router(_) => {}
             WrittenObject::Deleted => {
                 notices.push(Told::normal(reasons::RELEASE_LB, "the load balancer is being removed"))
             }
@@ -123,22 +121,22 @@ impl<T> KuryrController<T> {
     fn tell(&mut self, key: &SourceKey, notices: Vec<Told>) {
         let service = self.index.service(key).map(|service| service.metadata.meta.uid.clone());
         let balancer = self.items.get(key).and_then(|item| item.balancer()).map(|it| it.metadata.meta.uid.clone());
-        let is_load_balancer = service.is_none();
+        let kind = if service.is_some() { KuryrKind::Service } else { KuryrKind::LoadBalancer };
         let Some(uid) = service.or(balancer) else { return };
         for told in notices {
-            let object = ClusterObject::new(key, is_load_balancer);
-            self.notices.push(ServiceNotice::new(object, uid.clone(), told));
+            let object = ClusterObject::new(key, kind);
+            self.notices.push(ObjectNotice { object, uid: uid.clone(), told });
         }
     }
 }
 
-fn refusal(purpose: Purpose, is_load_balancer: bool) -> Option<&'static str> {
+fn refusal(purpose: Purpose, kind: KuryrKind) -> Option<&'static str> {
     match purpose {
         Purpose::Read => None,
         Purpose::Protect => Some(reasons::ADD_SERVICE_FINALIZER_ERROR),
         Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
         Purpose::Delete => Some(reasons::RELEASE_LB_ERROR),
-        Purpose::Release => is_load_balancer.then_some(reasons::RELEASE_LB_ERROR),
+        Purpose::Release => (kind == KuryrKind::LoadBalancer).then_some(reasons::RELEASE_LB_ERROR),
     }
 }
 

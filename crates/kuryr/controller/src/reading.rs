@@ -5,47 +5,14 @@ use std::sync::Arc;
 use gimbal_kubernetes_objects::{BalancedService, Meta, Node};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::annotations;
-use gimbal_kuryr_model::DesiredEntry;
+use gimbal_kuryr_resource::{EndedList, KindReading, KuryrKind, Sighting, is_newer};
 use gimbal_kuryr_translate::{NodeChange, Nodes, status_knowledge};
 use gimbal_model::SourceKey;
 
-use crate::item::{HeldBalancer, ServiceProof, is_newer};
+use crate::item::{HeldBalancer, ServiceProof};
 use crate::sighting::private::AnyObject;
 use crate::went_back::is_protected;
-use crate::{KuryrController, KuryrKind, Sighting, WatchedObject};
-
-/// How much has been read of a kind.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct KindReading {
-    /// Whether it was listed completely at least once.
-    complete: bool,
-    /// Why it cannot be read now.
-    trouble: Option<String>,
-    /// Number of its lists.
-    lists: u32,
-    /// Whether the store went back, and it has not been listed since.
-    went_back: bool,
-}
-
-impl KindReading {
-    /// The cluster's store went back: until the next complete list this is not current.
-    pub(crate) fn must_be_read_anew(&mut self) {
-        if self.lists > 0 {
-            self.went_back = true;
-            self.trouble = Some("the cluster's store went back to an older state".to_owned());
-        }
-    }
-
-    /// Number of its lists.
-    pub(crate) fn lists(&self) -> u32 {
-        self.lists
-    }
-
-    /// Whether the store went back, and this has not been listed since.
-    pub(crate) fn went_back(&self) -> bool {
-        self.went_back
-    }
-}
+use crate::{KuryrController, WatchedObject};
 
 impl<T> KuryrController<T> {
     pub(crate) fn take_sighting<O: WatchedObject>(&mut self, sighting: Sighting<O>) {
@@ -53,7 +20,7 @@ impl<T> KuryrController<T> {
             Sighting::ListBegan => self.list_began(O::WATCHED),
             Sighting::ListDone => self.list_done(O::WATCHED),
             Sighting::WentBack => self.store_went_back(),
-            Sighting::Unreadable(reason) => self.reading_mut(O::WATCHED).trouble = Some(reason),
+            Sighting::Unreadable(reason) => self.reading_mut(O::WATCHED).cannot_be_read(reason),
             Sighting::Set(object) => match object.take() {
                 AnyObject::Service(service) => self.service_set(*service),
                 AnyObject::Slice(slice) => self.index.apply_slice(slice),
@@ -79,38 +46,32 @@ impl<T> KuryrController<T> {
 
     /// Why a kind cannot be read now.
     pub(crate) fn unreadable(&self, kind: KuryrKind) -> Option<String> {
-        let trouble = self.reading(kind).trouble.as_ref();
-        trouble.map(|trouble| format!("{} cannot be read: {trouble}", kind.as_str()))
+        self.reading(kind).unreadable(kind)
     }
 
     /// Whether what is known of a kind may be acted upon.
     pub(crate) fn is_current(&self, kind: KuryrKind) -> bool {
-        let reading = self.reading(kind);
-        reading.complete && reading.trouble.is_none()
+        self.reading(kind).is_current()
     }
 
     /// Which kind has not been listed yet.
     pub(crate) fn unread(&self) -> Option<String> {
         let needed = [KuryrKind::Service, KuryrKind::Slice, KuryrKind::LoadBalancer];
-        let missing = needed.into_iter().find(|kind| !self.reading(*kind).complete)?;
-        Some(self.unreadable(missing).unwrap_or_else(|| format!("{} has not been listed yet", missing.as_str())))
+        needed.into_iter().find_map(|kind| self.reading(kind).unread(kind))
     }
 
     fn list_began(&mut self, kind: KuryrKind) {
-        self.reading_mut(kind).lists += 1;
+        self.reading_mut(kind).list_began();
         match kind {
             KuryrKind::Service => self.index.begin_services(),
             KuryrKind::Slice => self.index.begin_slices(),
             KuryrKind::Node => self.listed_nodes.clear(),
-            KuryrKind::LoadBalancer => {}
+            KuryrKind::LoadBalancer | KuryrKind::Ingress | KuryrKind::IngressClass | KuryrKind::Router => {}
         }
     }
 
     fn list_done(&mut self, kind: KuryrKind) {
-        let reading = self.reading_mut(kind);
-        let was_complete = reading.complete && reading.trouble.is_none();
-        (reading.complete, reading.trouble) = (true, None);
-        let (list, went_back) = (reading.lists, std::mem::take(&mut reading.went_back));
+        let EndedList { number: list, was_current, went_back } = self.reading_mut(kind).list_done();
         match kind {
             KuryrKind::Service => {
                 let before = self.protected_services();
@@ -132,13 +93,14 @@ impl<T> KuryrController<T> {
                 for (key, item) in &mut self.items {
                     if let Some(held) = item.held.take_if(unlisted) {
                         item.note_lost_balancer(&held.object, went_back);
-                        self.handled.extend(item.forget_shown_report());
+                        self.handled.extend(item.offer.forget_shown_report());
                         self.dirty.insert(key.clone());
                     }
                 }
             }
+            KuryrKind::Ingress | KuryrKind::IngressClass | KuryrKind::Router => {}
         }
-        if !was_complete || kind == KuryrKind::Node {
+        if !was_current || kind == KuryrKind::Node {
             self.mark_all();
         }
     }
@@ -156,6 +118,7 @@ impl<T> KuryrController<T> {
             NodeChange::Nothing => {}
             // Every node has some that change with time, and translating everything takes long.
             NodeChange::Labels => {
+                self.note_changed_nodes();
                 let selects = |key: &&SourceKey| {
                     self.index
                         .service(key)
@@ -179,7 +142,7 @@ impl<T> KuryrController<T> {
         if self.is_current(KuryrKind::Service) {
             self.fresh.insert(key.clone());
         }
-        let lists = self.reading(KuryrKind::Service).lists;
+        let lists = self.reading(KuryrKind::Service).lists();
         let held = self.index.service(&key).cloned();
         let item = self.items.get_mut(&key);
         if let Some(item) = item {
@@ -214,7 +177,7 @@ impl<T> KuryrController<T> {
     fn service_deleted(&mut self, service: &BalancedService) {
         let meta = &service.metadata.meta;
         let key = key_of(meta);
-        let lists = self.reading(KuryrKind::Service).lists;
+        let lists = self.reading(KuryrKind::Service).lists();
         let held = self.index.service(&key).cloned();
         if let Some(item) = self.items.get_mut(&key) {
             item.pauses[0].seen();
@@ -231,7 +194,8 @@ impl<T> KuryrController<T> {
 
     fn balancer_set(&mut self, balancer: KuryrLoadBalancer) {
         let key = key_of(&balancer.metadata.meta);
-        let KindReading { lists: listed, went_back, .. } = *self.reading(KuryrKind::LoadBalancer);
+        let reading = self.reading(KuryrKind::LoadBalancer);
+        let (listed, went_back) = (reading.lists(), reading.went_back());
         let item = self.items.entry(key.clone()).or_default();
         item.pauses[1].seen();
         item.lost.take_if(|lost| *lost == balancer.metadata.meta.uid);
@@ -250,10 +214,8 @@ impl<T> KuryrController<T> {
             }
             // Somebody has wiped the status. What is known of it is asked for, and not written from memory; unless the writer
             // has heard already that nothing is known.
-            let is_told =
-                matches!(item.drained.as_deref(), Some(DesiredEntry::LoadBalancer(told)) if !told.header.known);
-            if held.known && !known && new.uid == old.uid && !is_told {
-                self.handled.extend(item.forget_report());
+            if held.known && !known && new.uid == old.uid && !item.offer.told_unknown() {
+                self.handled.extend(item.offer.forget_report());
             }
         }
         let own = &balancer.metadata.meta.uid;
@@ -261,7 +223,7 @@ impl<T> KuryrController<T> {
         if let Some(other) = other {
             item.note_lost_balancer(&other, went_back);
         }
-        item.held = Some(HeldBalancer::new(balancer, false, listed, item.said()));
+        item.held = Some(HeldBalancer::new(balancer, false, listed, item.offer.said()));
         self.dirty.insert(key);
     }
 
@@ -273,7 +235,7 @@ impl<T> KuryrController<T> {
         let is_stale = |held: &HeldBalancer| held.ahead && is_newer(&held.object.metadata.meta, meta);
         if !item.held.as_ref().is_some_and(is_stale) {
             item.held = None;
-            self.handled.extend(item.forget_shown_report());
+            self.handled.extend(item.offer.forget_shown_report());
         }
         item.dead_balancer = Some(meta.uid.clone());
         self.dirty.insert(key);
@@ -297,7 +259,7 @@ impl<T> KuryrController<T> {
 
     /// Takes in the answer to a write.
     pub(crate) fn balancer_answered(&mut self, balancer: KuryrLoadBalancer) {
-        let listed = self.reading(KuryrKind::LoadBalancer).lists;
+        let listed = self.reading(KuryrKind::LoadBalancer).lists();
         let item = self.items.entry(key_of(&balancer.metadata.meta)).or_default();
         let held = item.held.as_ref();
         if item.dead_balancer.as_ref() == Some(&balancer.metadata.meta.uid) {
@@ -306,7 +268,7 @@ impl<T> KuryrController<T> {
         if held.is_some_and(|held| !is_newer(&balancer.metadata.meta, &held.object.metadata.meta)) {
             return;
         }
-        item.held = Some(HeldBalancer::new(balancer, true, listed, item.said()));
+        item.held = Some(HeldBalancer::new(balancer, true, listed, item.offer.said()));
     }
 }
 

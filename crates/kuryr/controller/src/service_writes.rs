@@ -6,17 +6,16 @@ use gimbal_kubernetes_objects::{BalancedService, BalancedServiceStatus, ServiceC
 use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
 use gimbal_kuryr_crd::names::finalizers;
 use gimbal_kuryr_crd::names::service_conditions::{PORTS_ERROR, REFUSED};
+use gimbal_kuryr_resource::{
+    InFlightWrite, KuryrKind, PlannedWrite, Purpose, WriteBody, difference, fingerprint, protect, release, target,
+};
 use gimbal_kuryr_translate::{NotStreamed, ServiceOutcome, service_status};
 use gimbal_model::SourceKey;
 use jiff::Timestamp;
-use serde_json::json;
 
-use crate::balancer_writes::{PlannedWrite, release, target};
+use crate::KuryrController;
 use crate::item::{has_finalizer, service_has_finalizer};
-use crate::patch::{difference, fingerprint};
-use crate::pauses::{InFlightWrite, Purpose};
 use crate::situation::{OwnerFate, ServiceNeed, Situation};
-use crate::{KuryrController, KuryrKind, WriteBody};
 
 /// The longest message of a condition.
 const LONGEST: usize = 4_096;
@@ -32,7 +31,7 @@ impl<T> KuryrController<T> {
         let needs_proof = self.items.get(key).is_some_and(|item| item.needs_proof);
         if needs_proof {
             let in_flight = InFlightWrite::new(Purpose::Read);
-            return self.may_go(key, false, Purpose::Read, now).then_some((WriteBody::Read, in_flight));
+            return self.may_go(key, KuryrKind::Service, Purpose::Read, now).then_some((WriteBody::Read, in_flight));
         }
         let Some(service) = &situation.service else {
             self.service_shown(key);
@@ -45,7 +44,9 @@ impl<T> KuryrController<T> {
             if !wanted || !self.is_current(KuryrKind::LoadBalancer) {
                 return None;
             }
-            return self.may_go(key, false, Purpose::Protect, now).then(|| protect(service));
+            return self
+                .may_go(key, KuryrKind::Service, Purpose::Protect, now)
+                .then(|| protect(&service.metadata, finalizers::SERVICE));
         }
         let uid = &service.metadata.meta.uid;
         let goes = match (situation.need, self.fate(key, situation, uid)) {
@@ -53,21 +54,21 @@ impl<T> KuryrController<T> {
             (_, fate) => fate == OwnerFate::Goes,
         };
         let of_service = situation.owner_uid() == Some(uid);
-        let is_gone = self.items.get(key).is_some_and(|item| item.gone.as_ref() == Some(uid));
+        let is_gone = self.items.get(key).is_some_and(|item| item.offer.is_gone(uid));
         let balancer = situation.balancer.as_ref().filter(|_| of_service);
         let may_release = goes && is_gone && balancer.is_none_or(|balancer| !has_finalizer(balancer));
         // A Service that is being deleted shows nothing to anybody any more.
         if may_release && service.metadata.is_being_deleted() {
             return self
-                .may_go(key, false, Purpose::Release, now)
+                .may_go(key, KuryrKind::Service, Purpose::Release, now)
                 .then(|| release(&service.metadata, finalizers::SERVICE));
         }
         if let Some(write) = self.service_status(key, situation, service, goes, wall)
-            && self.may_go(key, false, Purpose::Status, now)
+            && self.may_go(key, KuryrKind::Service, Purpose::Status, now)
         {
             return Some(write);
         }
-        (may_release && self.may_go(key, false, Purpose::Release, now))
+        (may_release && self.may_go(key, KuryrKind::Service, Purpose::Release, now))
             .then(|| release(&service.metadata, finalizers::SERVICE))
     }
 
@@ -92,7 +93,7 @@ impl<T> KuryrController<T> {
         let refused = refused.filter(|refused| *refused != NotStreamed::WaitingForWriter);
         let item = self.items.get_mut(key)?;
         let uid = &service.metadata.meta.uid;
-        let report = item.report_of(uid);
+        let report = item.offer.report_of(uid);
         let none = KuryrLoadBalancerSpec::default();
         let spec = situation.balancer.as_ref().map_or(&none, |balancer| &balancer.spec);
         let findings: Vec<_> = item.findings.iter().chain(&item.offer_findings).cloned().collect();
@@ -108,7 +109,7 @@ impl<T> KuryrController<T> {
             new.load_balancer = load_balancer;
             set_condition(&mut new, PORTS_ERROR, ports_error.map(|message| ("PortsNotServed", message)), wall);
         }
-        if goes || refused.is_some() || !item.heard_nothing(uid) {
+        if goes || refused.is_some() || !item.offer.heard_nothing(uid) {
             let refused = refused.map(|refused| (refused.reason(), refused.to_string()));
             set_condition(&mut new, REFUSED, refused, wall);
         }
@@ -125,14 +126,6 @@ impl<T> KuryrController<T> {
         let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Status) };
         Some((WriteBody::PatchStatus { meta: target(&service.metadata), status }, in_flight))
     }
-}
-
-fn protect(service: &BalancedService) -> PlannedWrite {
-    let others = service.metadata.finalizers.iter().map(|name| &**name);
-    let all: Vec<&str> = others.chain([finalizers::SERVICE]).collect();
-    let change = json!({"metadata": {"finalizers": all}});
-    let in_flight = InFlightWrite::new(Purpose::Protect);
-    (WriteBody::Patch { meta: target(&service.metadata), change }, in_flight)
 }
 
 /// Sets a condition, with its reason and message, or takes it away. The conditions of others stay, and so do their places.

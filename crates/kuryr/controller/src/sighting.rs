@@ -2,54 +2,7 @@
 
 use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Node, Object};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
-
-/// A kind that is watched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KuryrKind {
-    /// Services.
-    Service,
-    /// EndpointSlices.
-    Slice,
-    /// Nodes, where members are nodes.
-    Node,
-    /// KuryrLoadBalancers.
-    LoadBalancer,
-}
-
-impl KuryrKind {
-    /// All kinds, in order.
-    pub const ALL: [Self; 4] = [Self::Service, Self::Slice, Self::Node, Self::LoadBalancer];
-
-    /// Returns the kind's name in Kubernetes.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Service => BalancedService::KIND.kind,
-            Self::Slice => BalancedSlice::KIND.kind,
-            Self::Node => Node::KIND.kind,
-            Self::LoadBalancer => KuryrLoadBalancer::KIND.kind,
-        }
-    }
-}
-
-/// An event of one watch. Events of one kind come in order; kinds do not wait for each other.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Sighting<T> {
-    /// A list begins: what it does not contain is gone when it is done.
-    ListBegan,
-    /// The object exists, like this.
-    Set(T),
-    /// The object was deleted. This is its last state.
-    Deleted(T),
-    /// The list is complete.
-    ListDone,
-    /// The cluster's store was restored to an older state. All kinds are listed anew after this, and what a list lacks then was
-    /// not deleted.
-    WentBack,
-    /// The kind is not served, or may not be read. What is known of it stays as it was, and what would be decided by it waits
-    /// for the next complete list.
-    Unreadable(String),
-}
+use gimbal_kuryr_resource::KuryrKind;
 
 /// An object of a kind that is watched.
 pub trait WatchedObject: Object + private::Take {

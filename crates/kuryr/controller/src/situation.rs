@@ -5,12 +5,12 @@ use std::sync::Arc;
 use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::Text;
+use gimbal_kuryr_resource::{KuryrKind, fingerprint};
 use gimbal_kuryr_translate::{NotBalanced, unwanted};
 use gimbal_model::SourceKey;
 
+use crate::KuryrController;
 use crate::item::{BalancerItem, ServiceProof, has_finalizer, named_owners, service_has_finalizer, was_served};
-use crate::patch::fingerprint;
-use crate::{KuryrController, KuryrKind};
 
 /// What the Service says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl<T> KuryrController<T> {
         let service = self.index.service(key).cloned();
         let item = self.items.get(key);
         let balancer = item.and_then(BalancerItem::balancer).cloned();
-        let offered = item.and_then(BalancerItem::offered_owner);
+        let offered = item.and_then(|item| item.offer.owner());
         let need = match &service {
             None => ServiceNeed::Absent,
             Some(service) => {
@@ -100,7 +100,7 @@ impl<T> KuryrController<T> {
                 refusal.map_or(ServiceNeed::Wanted, ServiceNeed::Unwanted)
             }
         };
-        let is_wanted = item.is_some_and(|item| item.offered.as_ref().is_some_and(|entry| !entry.is_deleting()));
+        let is_wanted = item.is_some_and(|item| item.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting()));
         let owner = |it: &Arc<KuryrLoadBalancer>| owner(service.as_deref(), need, it, offered, is_wanted);
         let owner = balancer.as_ref().map_or(BalancerOwner::None, owner);
         let need = match need {
@@ -138,7 +138,7 @@ impl<T> KuryrController<T> {
             return OwnerFate::Lost;
         }
         let balancer = situation.balancer.as_ref().filter(|balancer| balancer.metadata.meta.uid == *owner);
-        let offers_itself = item.is_some_and(|item| item.offers_itself && item.offered_owner() == Some(owner));
+        let offers_itself = item.is_some_and(|item| item.offers_itself && item.offer.owner() == Some(owner));
         let is_balancer = balancer.is_some() || offers_itself;
         if is_balancer && situation.service_uid() != Some(owner) {
             let is_served = |balancer: &&Arc<KuryrLoadBalancer>| !balancer.metadata.is_being_deleted();
@@ -177,7 +177,7 @@ impl<T> KuryrController<T> {
         }
         let others = || self.items.iter().filter(|(other, _)| *other != key);
         // The first one of several removes it.
-        if others().any(|(_, item)| item.offered_owner() == Some(owner)) {
+        if others().any(|(_, item)| item.offer.owner() == Some(owner)) {
             return OwnerFate::Elsewhere;
         }
         let may_know = |item: &BalancerItem<T>| {
@@ -198,7 +198,7 @@ fn is_kept<T>(
     item: Option<&BalancerItem<T>>,
 ) -> bool {
     let uid = &service.metadata.meta.uid;
-    let offered = item.and_then(|item| item.offered.as_deref()).filter(|entry| entry.owner() == uid);
+    let offered = item.and_then(|item| item.offer.offered.as_deref()).filter(|entry| entry.owner() == uid);
     let names_it = |balancer: &&KuryrLoadBalancer| named_owners(balancer).contains(&Some(uid));
     let names_none = |balancer: &KuryrLoadBalancer| named_owners(balancer) == [None, None];
     let own = balancer.filter(|balancer| names_it(balancer) || names_none(balancer) || offered.is_some());

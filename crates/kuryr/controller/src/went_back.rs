@@ -13,10 +13,11 @@ use std::collections::BTreeSet;
 use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::Text;
+use gimbal_kuryr_resource::{KuryrKind, ObjectPauses};
 use gimbal_model::SourceKey;
 
+use crate::KuryrController;
 use crate::item::{BalancerItem, has_finalizer, named_owners, service_has_finalizer};
-use crate::{KuryrController, KuryrKind};
 
 impl<T> KuryrController<T> {
     pub(crate) fn store_went_back(&mut self) {
@@ -28,17 +29,11 @@ impl<T> KuryrController<T> {
             // Generations come again, and so may what had a finalizer once.
             (item.ours, item.unmade) = (None, [None, None]);
             // A deletion of which the writer has not heard is decided anew.
-            if let Some(entry) =
-                item.offered.take_if(|entry| entry.is_deleting() && item.drained.as_ref() != Some(entry))
-            {
-                item.offered = item.drained.clone().filter(|drained| drained.owner() == entry.owner());
-            }
+            item.offer.take_back_deletion();
             if let Some(held) = &mut item.held {
                 held.ahead = false;
             }
-            for write in item.pauses.iter_mut().filter_map(|pauses| pauses.in_flight.as_mut()) {
-                write.is_void = true;
-            }
+            item.pauses.iter_mut().for_each(ObjectPauses::void_in_flight);
         }
     }
 
@@ -63,10 +58,10 @@ impl<T> KuryrController<T> {
         }
         for (key, item) in &mut self.items {
             let service = self.index.service(key).map(|service| &service.metadata.meta.uid);
-            let is_deleting = item.offered.as_ref().is_some_and(|entry| entry.is_deleting());
+            let is_deleting = item.offer.offered.as_ref().is_some_and(|entry| entry.is_deleting());
             let named = item.held.as_ref().filter(|_| !is_deleting);
             let named = named.and_then(|held| named_owners(&held.object).into_iter().flatten().next());
-            let owner = item.wanted_owner().filter(|_| !item.offers_itself).or(named);
+            let owner = item.offer.wanted_owner().filter(|_| !item.offers_itself).or(named);
             let is_lost = |owner: &&Text| Some(*owner) != service && (went_back || vanished.contains(*owner));
             if let Some(owner) = owner.filter(is_lost).cloned() {
                 item.lost = Some(owner);
@@ -82,14 +77,9 @@ impl<T> BalancerItem<T> {
     pub(crate) fn note_lost_balancer(&mut self, balancer: &KuryrLoadBalancer, went_back: bool) {
         let own = &balancer.metadata.meta.uid;
         let is_undone = went_back || (has_finalizer(balancer) && !balancer.metadata.is_being_deleted());
-        if is_undone && self.offers_itself && self.wanted_owner() == Some(own) {
+        if is_undone && self.offers_itself && self.offer.wanted_owner() == Some(own) {
             self.lost = Some(own.clone());
         }
-    }
-
-    /// The owner of what is offered and wanted.
-    pub(crate) fn wanted_owner(&self) -> Option<&Text> {
-        self.offered.as_ref().filter(|entry| !entry.is_deleting()).map(|entry| entry.owner())
     }
 }
 

@@ -1,14 +1,18 @@
-//! The definition that is applied to a cluster.
+//! The definitions that are applied to a cluster.
 
 use std::collections::BTreeMap;
 
-use gimbal_kubernetes_objects::Object as _;
+use gimbal_kubernetes_objects::Object;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::schema::Structural;
-use crate::{KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus, names};
+use crate::{
+    KuryrL7Router, KuryrL7RouterSpec, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec,
+    KuryrLoadBalancerStatus, names,
+};
 
-/// The definition could not be generated: a type has something that a structural schema cannot say.
+/// A definition could not be generated: a type has something that a structural schema cannot say.
 #[derive(Debug, thiserror::Error)]
 pub enum DefinitionError {
     /// The schema of a type is not structural.
@@ -19,22 +23,63 @@ pub enum DefinitionError {
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
-/// Returns the content of `deploy/crds/kuryrloadbalancer.yaml`.
+/// A kind that a definition is generated for.
+pub trait CustomKind: Object {
+    /// What is wanted.
+    type Spec: JsonSchema;
+    /// What exists.
+    type Status: JsonSchema;
+    /// The kind in lower case.
+    const SINGULAR: &str;
+    /// What it is called for short.
+    const SHORT: &str;
+    /// What it is.
+    const DESCRIPTION: &str;
+    /// What `kubectl get` shows beside the name, before `READY` and `Age`.
+    const COLUMNS: &[Column];
+}
+
+impl CustomKind for KuryrLoadBalancer {
+    type Spec = KuryrLoadBalancerSpec;
+    type Status = KuryrLoadBalancerStatus;
+    const SINGULAR: &str = "kuryrloadbalancer";
+    const SHORT: &str = "klb";
+    const DESCRIPTION: &str = "A load balancer in Octavia for one Service, of the same name and namespace.";
+    const COLUMNS: &[Column] = &[
+        Column::text("PROJECT-ID", "The ID of the PROJECT associated to the loadbalancer", ".spec.project_id"),
+        Column::text("IP", "Address of the VIP", ".status.loadbalancer.ip"),
+    ];
+}
+
+impl CustomKind for KuryrL7Router {
+    type Spec = KuryrL7RouterSpec;
+    type Status = KuryrL7RouterStatus;
+    const SINGULAR: &str = "kuryrl7router";
+    const SHORT: &str = "klr";
+    const DESCRIPTION: &str = "A load balancer in Octavia that leads the requests of Ingresses to their Services.";
+    const COLUMNS: &[Column] = &[
+        Column::text("IP", "Floating IP", ".status.service_pub_ip_info.ip_addr"),
+        Column::text("VIP", "Address of the VIP", ".status.loadbalancer.ip"),
+        Column { type_: "integer", ..Column::text("ROUTES", "Number of routes", ".status.routeCount") },
+    ];
+}
+
+/// Returns the content of the kind's file in `deploy/crds`.
 ///
 /// # Errors
 /// When a type has something that a structural schema cannot say; the tests of this crate would fail first.
-pub fn yaml() -> Result<String, DefinitionError> {
-    let kind = KuryrLoadBalancer::KIND;
+pub fn yaml<K: CustomKind>() -> Result<String, DefinitionError> {
+    let kind = K::KIND;
     let mut root = Structural { type_: "object".into(), ..Structural::default() };
-    root.description = "A load balancer in Octavia for one Service, of the same name and namespace.".into();
-    root.properties.insert("spec".into(), Structural::of::<KuryrLoadBalancerSpec>()?);
-    root.properties.insert("status".into(), Structural::of::<KuryrLoadBalancerStatus>()?);
+    root.description = K::DESCRIPTION.into();
+    root.properties.insert("spec".into(), Structural::of::<K::Spec>()?);
+    root.properties.insert("status".into(), Structural::of::<K::Status>()?);
     let version = Version {
         name: names::VERSION,
         served: true,
         storage: true,
         subresources: Subresources { status: BTreeMap::new() },
-        additional_printer_columns: columns(),
+        additional_printer_columns: K::COLUMNS.iter().chain(&Column::OF_EVERY_KIND).collect(),
         schema: VersionSchema { open_api_v3_schema: root },
     };
     let definition = Definition {
@@ -48,12 +93,7 @@ pub fn yaml() -> Result<String, DefinitionError> {
         spec: DefinitionSpec {
             group: names::GROUP,
             scope: "Namespaced",
-            names: KindNames {
-                plural: kind.plural,
-                singular: "kuryrloadbalancer",
-                kind: kind.kind,
-                short_names: ["klb"],
-            },
+            names: KindNames { plural: kind.plural, singular: K::SINGULAR, kind: kind.kind, short_names: [K::SHORT] },
             versions: [version],
         },
     };
@@ -61,14 +101,31 @@ pub fn yaml() -> Result<String, DefinitionError> {
     Ok(format!("{header}{}", serde_saphyr::to_string(&definition)?))
 }
 
-fn columns() -> [Column; 4] {
-    let text = |name, description, json_path| Column { name, type_: "string", description, json_path };
-    [
-        text("PROJECT-ID", "The ID of the PROJECT associated to the loadbalancer", ".spec.project_id"),
-        text("IP", "Address of the VIP", ".status.loadbalancer.ip"),
-        text("READY", "Whether it is made, and as the spec says", r#".status.conditions[?(@.type=="Ready")].status"#),
-        Column { name: "Age", type_: "date", description: "", json_path: ".metadata.creationTimestamp" },
-    ]
+/// A column of `kubectl get`.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Column {
+    name: &'static str,
+    #[serde(rename = "type")]
+    type_: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'static str,
+    json_path: &'static str,
+}
+
+impl Column {
+    const OF_EVERY_KIND: [Self; 2] = [
+        Self::text(
+            "READY",
+            "Whether it is made, and as the spec says",
+            r#".status.conditions[?(@.type=="Ready")].status"#,
+        ),
+        Self { type_: "date", ..Self::text("Age", "", ".metadata.creationTimestamp") },
+    ];
+
+    const fn text(name: &'static str, description: &'static str, json_path: &'static str) -> Self {
+        Self { name, type_: "string", description, json_path }
+    }
 }
 
 #[derive(Serialize)]
@@ -110,24 +167,13 @@ struct Version {
     served: bool,
     storage: bool,
     subresources: Subresources,
-    additional_printer_columns: [Column; 4],
+    additional_printer_columns: Vec<&'static Column>,
     schema: VersionSchema,
 }
 
 #[derive(Serialize)]
 struct Subresources {
     status: BTreeMap<String, String>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Column {
-    name: &'static str,
-    #[serde(rename = "type")]
-    type_: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    description: &'static str,
-    json_path: &'static str,
 }
 
 #[derive(Serialize)]

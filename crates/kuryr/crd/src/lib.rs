@@ -2,21 +2,25 @@
 //! controller for the opposite direction reads and writes them.
 //!
 //! What Kuryr named keeps its name, its type and its place, so that objects of its time stay valid. What is added is
-//! optional. The definition that is applied to a cluster, `deploy/crds/kuryrloadbalancer.yaml`, is [generated](yaml) from
-//! the types.
+//! optional. The definitions that are applied to a cluster, in `deploy/crds`, are [generated](yaml) from the types.
 
 mod definition;
 mod endpoints;
 mod integer;
 mod load_balancer;
 pub mod names;
+mod router;
 mod schema;
 mod spec;
 mod status;
 
-pub use definition::{DefinitionError, yaml};
+pub use definition::{CustomKind, DefinitionError, yaml};
 pub use endpoints::{KlbEndpoint, KlbEndpointConditions, KlbPort, KlbSlice, KlbSlicePort, KlbTarget};
 pub use load_balancer::KuryrLoadBalancer;
+pub use router::{
+    KlrPathType, KlrPool, KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterSpec, KuryrL7RouterStatus, StatusPolicy,
+    StatusSecret,
+};
 pub use spec::{
     KlbAlgorithm, KlbHealthMonitor, KlbIpFamily, KlbMemberMode, KlbProxyProtocol, KlbTrafficPolicy,
     KuryrLoadBalancerSpec,

@@ -6,6 +6,9 @@ pub const GROUP: &str = "openstack.org";
 /// Their version.
 pub const VERSION: &str = "v1";
 
+/// The controller that IngressClasses of ours name; new.
+pub const INGRESS_CONTROLLER: &str = "kuryr.openstack.org/ingress";
+
 /// Finalizers. They are set before anything is made in OpenStack, and removed after everything is gone.
 pub mod finalizers {
     /// On a Service.
@@ -26,7 +29,7 @@ pub mod finalizers {
     pub const L7_ROUTER: &str = "kuryr.openstack.org/l7router-finalizer";
 }
 
-/// Annotations on a Service.
+/// Annotations on a Service, or on an Ingress.
 pub mod annotations {
     /// Milliseconds that a client may be silent.
     pub const TIMEOUT_CLIENT_DATA: &str = "openstack.org/kuryr-timeout-client-data";
@@ -44,6 +47,10 @@ pub mod annotations {
     pub const NODE_SELECTOR: &str = "loadbalancer.openstack.org/node-selector";
     /// Of cloud-provider-openstack: `"true"` for a load balancer without a floating IP.
     pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
+    /// On an Ingress: the router that it is served by, `own` or `group:<name>`; new.
+    pub const L7_ROUTER: &str = "kuryr.openstack.org/l7-router";
+    /// Of Kubernetes, on an Ingress: its class, from the time before there was a field for it.
+    pub const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
     /// Of Kubernetes: ranges of clients, where the spec has no `loadBalancerSourceRanges`.
     pub const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 }
@@ -52,6 +59,8 @@ pub mod annotations {
 pub mod labels {
     /// On a KuryrPort: the node of its Pod.
     pub const NODE_NAME: &str = "kuryr.openstack.org/nodeName";
+    /// On a KuryrL7Router that was made for Ingresses: `shared`, `group` or `own`; new.
+    pub const ROUTER_OF: &str = "kuryr.openstack.org/l7-router";
     /// On a node: load balancers leave it out.
     pub const EXCLUDE_NODE: &str = "node.kubernetes.io/exclude-from-external-load-balancers";
 }
@@ -103,6 +112,35 @@ pub mod reasons {
         LISTENER_MISSING,
         POOL_MISSING,
         MEMBER_MISSING,
+    ];
+}
+
+/// Reasons of the Events on an Ingress; new.
+pub mod ingress_reasons {
+    /// The Ingress did not get its finalizer.
+    pub const ADD_INGRESS_FINALIZER_ERROR: &str = "KuryrAddIngressFinalizerError";
+    /// Nothing of it is served.
+    pub const INGRESS_SKIPPED: &str = "KuryrIngressSkipped";
+    /// A rule is left out.
+    pub const SKIP_ROUTE: &str = "KuryrSkipRoute";
+    /// Another Ingress, or another rule, has what it asks for.
+    pub const ROUTE_CONFLICT: &str = "KuryrRouteConflict";
+    /// What a rule leads to has no one to answer.
+    pub const BACKEND_MISSING: &str = "KuryrBackendMissing";
+    /// It is served over HTTP alone.
+    pub const TLS_NOT_SERVED: &str = "KuryrTlsNotServed";
+    /// It is served, and not by the router that it asks for, or without its class.
+    pub const ROUTER_NOT_AS_ASKED: &str = "KuryrRouterNotAsAsked";
+
+    /// All of them.
+    pub const ALL: [&str; 7] = [
+        ADD_INGRESS_FINALIZER_ERROR,
+        INGRESS_SKIPPED,
+        SKIP_ROUTE,
+        ROUTE_CONFLICT,
+        BACKEND_MISSING,
+        TLS_NOT_SERVED,
+        ROUTER_NOT_AS_ASKED,
     ];
 }
 

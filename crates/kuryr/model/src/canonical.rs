@@ -7,9 +7,10 @@ use gimbal_model::{Digest, Family, Protocol};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Algorithm, Balancing, ClientRanges, DesiredKey, DesiredKind, DesiredMember, FloatingWish, HealthMonitor,
+    Algorithm, Balancing, ClientRanges, DesiredKey, DesiredKind, DesiredMember, FloatingWish, HealthMonitor, HostMatch,
     ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode,
-    MonitorKind, ProxyVersion, SharedGroup, Text, Timeouts, VipWish,
+    MonitorKind, PathMatch, PoolId, ProxyVersion, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Text, Timeouts,
+    VipWish,
 };
 
 pub(crate) fn header(key: &DesiredKey, header: &LoadBalancerHeader) -> Digest {
@@ -26,8 +27,8 @@ pub(crate) fn generation(key: &DesiredKey, generation: i64) -> Digest {
 
 pub(crate) fn member(key: &DesiredKey, member: &DesiredMember) -> Digest {
     let mut form = Form::new(3, key);
-    let DesiredMember { id: MemberId { listener, address, port }, weight, name, subnet } = member;
-    form.listener_id(*listener);
+    let DesiredMember { id: MemberId { pool, address, port }, weight, name, subnet } = member;
+    form.pool_id(pool);
     form.address(*address);
     form.bytes(&port.to_be_bytes());
     form.bytes(&[*weight]);
@@ -130,6 +131,17 @@ impl Form {
         self.bytes(&port.to_be_bytes());
     }
 
+    /// The pool of a listener has the form of the listener, in which no protocol is 0.
+    fn pool_id(&mut self, pool: &PoolId) {
+        match pool {
+            PoolId::Listener(id) => self.listener_id(*id),
+            PoolId::Service(id) => {
+                self.bytes(&[0]);
+                self.text(id);
+            }
+        }
+    }
+
     fn header(&mut self, header: &LoadBalancerHeader) {
         // No field may be missing from the digest: a change of it would never be sent.
         let LoadBalancerHeader {
@@ -146,6 +158,7 @@ impl Form {
             tls_containers,
             shared_group,
             adopt,
+            routing,
         } = header;
         self.text(owner);
         self.flag(*known);
@@ -185,6 +198,10 @@ impl Form {
             form.option_text(created.as_ref());
         });
         self.option_text(adopt.as_ref());
+        // Nothing is written where there is none, so that the digests of other load balancers are those of before there were routers.
+        if let Some(routing) = routing.as_deref() {
+            self.routing(routing);
+        }
     }
 
     fn vip(&mut self, vip: &VipWish) {
@@ -262,5 +279,37 @@ impl Form {
         self.bytes(&[*rise, *fall]);
         self.option_text(path.as_ref());
         self.option_text(codes.as_ref());
+    }
+    fn routing(&mut self, routing: &Routing) {
+        let Routing { pools, default, routes } = routing;
+        self.number(pools.len());
+        for RoutedPool { id, name } in pools {
+            self.text(id);
+            self.text(name);
+        }
+        self.option_text(default.as_ref());
+        self.number(routes.len());
+        for Route { listener, host, path, to, name } in routes {
+            self.listener_id(*listener);
+            let host = match host {
+                HostMatch::Any => (0, None),
+                HostMatch::Exact(host) => (1, Some(host)),
+                HostMatch::Wildcard(host) => (2, Some(host)),
+            };
+            let path = match path {
+                PathMatch::Any => (0, None),
+                PathMatch::Exact(path) => (1, Some(path)),
+                PathMatch::Prefix(path) => (2, Some(path)),
+            };
+            let to = match to {
+                RouteTarget::Pool(pool) => (1, Some(pool)),
+                RouteTarget::Redirect(prefix) => (2, Some(prefix)),
+            };
+            for (kind, text) in [host, path, to] {
+                self.bytes(&[kind]);
+                self.option_text(text);
+            }
+            self.text(name);
+        }
     }
 }

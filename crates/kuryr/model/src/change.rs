@@ -84,7 +84,7 @@ impl DesiredLoadBalancer {
         let mut last = std::collections::BTreeMap::new();
         for change in members {
             match change {
-                MemberChange::Set(member) => drop(last.insert(member.id, Some(member))),
+                MemberChange::Set(member) => drop(last.insert(member.id.clone(), Some(member))),
                 MemberChange::Gone(id) => drop(last.insert(id, None)),
             }
         }
@@ -108,11 +108,11 @@ fn member_changes(old: &[DesiredMember], new: &[DesiredMember]) -> Vec<MemberCha
         match (olds.peek(), news.peek()) {
             (None, None) => return changes,
             (Some(old), None) => {
-                changes.push(MemberChange::Gone(old.id));
+                changes.push(MemberChange::Gone(old.id.clone()));
                 olds.next();
             }
             (Some(old), Some(new)) if old.id < new.id => {
-                changes.push(MemberChange::Gone(old.id));
+                changes.push(MemberChange::Gone(old.id.clone()));
                 olds.next();
             }
             (Some(old), Some(new)) if old.id == new.id => {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use gimbal_model::{Family, Protocol};
 use ipnet::IpNet;
 
-use crate::{ListenerId, Text};
+use crate::{ListenerId, Routing, Text};
 
 /// Everything about a load balancer except its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct LoadBalancerHeader {
     pub shared_group: Option<Box<SharedGroup>>,
     /// An existing load balancer that is asked for.
     pub adopt: Option<Text>,
+    /// How requests are led to Services. A load balancer that has it is a router; the others lead each listener to its own pool.
+    pub routing: Option<Box<Routing>>,
 }
 
 /// The load balancer that several owners share.
@@ -108,7 +110,7 @@ pub enum ListenerKind {
     TerminatedHttps,
 }
 
-/// A listener, and the pool behind it.
+/// A listener, and the pool behind it. A router's listener has no pool of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenerWish {
     /// Protocol and number that clients connect to.
@@ -247,6 +249,11 @@ impl LoadBalancerHeader {
             if ranges.is_empty() {
                 self.clients = ClientRanges::NoOne;
             }
+        }
+        if let Some(routing) = &mut self.routing {
+            sort(&mut routing.pools, |a, b| a.id.cmp(&b.id), |a, b| a.id == b.id);
+            // The order of a listener's routes has a meaning, and stays.
+            sort(&mut routing.routes, |a, b| a.listener.cmp(&b.listener), |_, _| false);
         }
     }
 

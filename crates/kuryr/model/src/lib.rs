@@ -15,7 +15,9 @@ mod facts;
 mod header;
 mod key;
 mod member;
+mod pool;
 mod report;
+mod routing;
 mod size;
 mod words;
 
@@ -34,8 +36,13 @@ pub use header::{
 };
 pub use key::{DesiredKey, DesiredKind};
 pub use member::{DesiredMember, DesiredMembers, ListenerId, MemberId};
+pub use pool::PoolId;
 pub use report::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
-    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool,
+    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool,
 };
-pub use words::{GROUP_OF_OWNERS, MOST_NAME, MOST_REFERENCE, id_problem, owner_problem, words_problem};
+pub use routing::{HostMatch, PathMatch, Route, RouteTarget, RoutedPool, Routing};
+pub use words::{
+    GROUP_OF_OWNERS, MOST_NAME, MOST_POOL, MOST_REFERENCE, id_problem, match_problem, owner_problem, pool_problem,
+    prefix_problem, words_problem,
+};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use gimbal_model::Protocol;
 
-use crate::Text;
+use crate::{PoolId, Text};
 
-/// Names a listener and its pool within a load balancer.
+/// Names a listener within a load balancer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId {
     /// Transport protocol.
@@ -17,10 +17,10 @@ pub struct ListenerId {
 }
 
 /// Names a member within a load balancer. Octavia cannot change address and port of a member.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemberId {
     /// The pool that it is in.
-    pub listener: ListenerId,
+    pub pool: PoolId,
     /// Its address.
     pub address: IpAddr,
     /// Its port.
@@ -49,8 +49,8 @@ impl DesiredMembers {
     #[must_use]
     pub fn new(mut members: Vec<DesiredMember>) -> Self {
         members.reverse();
-        members.sort_by_key(|member| member.id);
-        members.dedup_by_key(|member| member.id);
+        members.sort_by(|one, other| one.id.cmp(&other.id));
+        members.dedup_by(|one, other| one.id == other.id);
         Self(members.into())
     }
 
@@ -62,16 +62,16 @@ impl DesiredMembers {
 
     /// Returns those of one pool.
     #[must_use]
-    pub fn of(&self, listener: ListenerId) -> &[DesiredMember] {
-        let from = self.0.partition_point(|member| member.id.listener < listener);
-        let to = self.0.partition_point(|member| member.id.listener <= listener);
+    pub fn of(&self, pool: &PoolId) -> &[DesiredMember] {
+        let from = self.0.partition_point(|member| member.id.pool < *pool);
+        let to = self.0.partition_point(|member| member.id.pool <= *pool);
         &self.0[from..to]
     }
 
     /// Returns one member.
     #[must_use]
     pub fn get(&self, id: &MemberId) -> Option<&DesiredMember> {
-        self.0.binary_search_by_key(id, |member| member.id).ok().map(|at| &self.0[at])
+        self.0.binary_search_by(|member| member.id.cmp(id)).ok().map(|at| &self.0[at])
     }
 
     /// Keeps once what is equal in these and in those before them.
@@ -87,7 +87,7 @@ impl DesiredMembers {
     /// Sets these members and removes those, each at most once.
     pub(crate) fn apply(&mut self, changes: impl Iterator<Item = (MemberId, Option<DesiredMember>)>) {
         let mut members: std::collections::BTreeMap<MemberId, DesiredMember> =
-            self.0.iter().map(|member| (member.id, member.clone())).collect();
+            self.0.iter().map(|member| (member.id.clone(), member.clone())).collect();
         for (id, member) in changes {
             match member {
                 Some(member) => drop(members.insert(id, member)),

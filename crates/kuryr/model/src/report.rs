@@ -98,6 +98,8 @@ pub struct ReportedObjects {
     pub member_count: u32,
     /// Its floating IP.
     pub floating_ip: Option<ReportedFloatingIp>,
+    /// Policies of its listeners, by listener and position.
+    pub policies: Vec<ReportedPolicy>,
 }
 
 /// A load balancer that exists.
@@ -143,12 +145,25 @@ pub struct ReportedListener {
 pub struct ReportedPool {
     /// ID.
     pub id: Text,
-    /// Its listener.
+    /// The listener that leads there by default; empty: only routes of a router do.
     pub listener: Text,
     /// Name.
     pub name: Text,
     /// Protocol, in Octavia's words.
     pub protocol: Text,
+}
+
+/// A policy that exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedPolicy {
+    /// ID.
+    pub id: Text,
+    /// Its listener.
+    pub listener: Text,
+    /// Its place among the policies of the listener, from 1.
+    pub position: u32,
+    /// Name.
+    pub name: Text,
 }
 
 /// A member that exists.

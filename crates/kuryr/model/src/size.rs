@@ -3,8 +3,8 @@
 use std::mem::size_of;
 
 use crate::{
-    ClientRanges, DesiredEntry, DesiredLoadBalancer, FloatingWish, HealthMonitor, ListenerWish, LoadBalancerHeader,
-    SharedGroup, Text,
+    ClientRanges, DesiredEntry, DesiredLoadBalancer, FloatingWish, HealthMonitor, HostMatch, ListenerWish,
+    LoadBalancerHeader, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Text,
 };
 
 /// Two counters before the content of an `Arc`.
@@ -32,7 +32,16 @@ impl DesiredLoadBalancer {
             + self.header.heap()
             + size_of_val::<[_]>(members)
             + texts.sum::<usize>()
+            + pools(members.iter().map(|member| &member.id.pool))
     }
+}
+
+/// The texts of pools of Services. Members that follow each other in one pool share its text.
+fn pools<'a>(pools: impl Iterator<Item = &'a PoolId>) -> usize {
+    let mut last: Option<&Text> = None;
+    let of_services = pools.filter_map(PoolId::of_service);
+    let fresh = of_services.filter(|pool| !last.replace(pool).is_some_and(|last| Text::ptr_eq(last, pool)));
+    fresh.map(text).sum()
 }
 
 impl LoadBalancerHeader {
@@ -48,6 +57,7 @@ impl LoadBalancerHeader {
             tls_containers,
             shared_group,
             adopt,
+            routing,
             ..
         } = self;
         let mut bytes = text(owner) + text(&placement.project);
@@ -79,7 +89,29 @@ impl LoadBalancerHeader {
         if let Some(monitor) = monitor {
             bytes += size_of::<HealthMonitor>() + option(monitor.path.as_ref()) + option(monitor.codes.as_ref());
         }
-        bytes
+        bytes + routing.as_deref().map_or(0, Routing::memory)
+    }
+}
+
+impl Routing {
+    fn memory(&self) -> usize {
+        let Self { pools, default, routes } = self;
+        let route = |Route { listener: _, host, path, to, name }: &Route| {
+            let host = match host {
+                HostMatch::Any => None,
+                HostMatch::Exact(host) | HostMatch::Wildcard(host) => Some(host),
+            };
+            let path = match path {
+                PathMatch::Any => None,
+                PathMatch::Exact(path) | PathMatch::Prefix(path) => Some(path),
+            };
+            let (RouteTarget::Pool(to) | RouteTarget::Redirect(to)) = to;
+            size_of::<Route>() + option(host) + option(path) + text(to) + text(name)
+        };
+        size_of::<Self>()
+            + pools.iter().map(|pool| size_of::<RoutedPool>() + text(&pool.id) + text(&pool.name)).sum::<usize>()
+            + option(default.as_ref())
+            + routes.iter().map(route).sum::<usize>()
     }
 }
 

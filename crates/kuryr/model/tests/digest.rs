@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gimbal_kuryr_model::{
     Algorithm, Balancing, ClientRanges, DesiredChange, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer,
     DesiredMember, DesiredMembers, FloatingWish, HealthMonitor, ListenerId, ListenerKind, ListenerWish,
-    LoadBalancerHeader, LoadBalancerPlacement, MemberChange, MemberId, MemberMode, MonitorKind, ProxyVersion,
+    LoadBalancerHeader, LoadBalancerPlacement, MemberChange, MemberId, MemberMode, MonitorKind, PoolId, ProxyVersion,
     SharedGroup, Timeouts, VipWish,
 };
 use gimbal_model::{Family, Protocol};
@@ -21,8 +21,12 @@ fn tcp(port: u16) -> ListenerId {
 }
 
 fn member(listener: u16, address: &str, weight: u8) -> DesiredMember {
-    let id = MemberId { listener: tcp(listener), address: address.parse().unwrap(), port: 8080 };
+    let id = MemberId { pool: tcp(listener).into(), address: address.parse().unwrap(), port: 8080 };
     DesiredMember { id, weight, name: Some(format!("team/{address}:8080").into()), subnet: None }
+}
+
+fn in_pool(pool: &str, member: DesiredMember) -> DesiredMember {
+    DesiredMember { id: MemberId { pool: PoolId::Service(pool.into()), ..member.id }, ..member }
 }
 
 fn header() -> LoadBalancerHeader {
@@ -53,6 +57,7 @@ fn header() -> LoadBalancerHeader {
         tls_containers: Box::default(),
         shared_group: None,
         adopt: None,
+        routing: None,
     }
 }
 
@@ -137,6 +142,7 @@ fn every_field_counts() {
         |h| h.shared_group = Some(Box::new(SharedGroup { name: "v".into(), created: None })),
         |h| h.shared_group = Some(Box::new(SharedGroup { name: "v".into(), created: Some("w".into()) })),
         |h| h.adopt = Some("v".into()),
+        |h| h.routing = Some(Box::default()),
     ];
     let mut digests = vec![entry(header(), Vec::new()).digest(&key())];
     for edit in &edits {
@@ -155,6 +161,8 @@ fn every_field_counts() {
         vec![member(80, "10.1.0.4", 0)],
         vec![member(80, "10.1.0.5", 1)],
         vec![member(81, "10.1.0.4", 1)],
+        vec![in_pool("team/web/80", member(80, "10.1.0.4", 1))],
+        vec![in_pool("team/web/81", member(80, "10.1.0.4", 1))],
         vec![DesiredMember { name: None, ..member(80, "10.1.0.4", 1) }],
         vec![DesiredMember { subnet: Some("s".into()), ..member(80, "10.1.0.4", 1) }],
         vec![DesiredMember { id: MemberId { port: 1, ..member(80, "10.1.0.4", 1).id }, ..member(80, "10.1.0.4", 1) }],
@@ -210,8 +218,10 @@ fn names_are_cut_between_characters() {
 }
 
 fn any_load_balancer() -> impl Strategy<Value = DesiredLoadBalancer> {
-    let member =
-        (80u16..82, 0u8..6, 0u8..2).prop_map(|(port, last, weight)| member(port, &format!("10.1.0.{last}"), weight));
+    let member = (80u16..83, 0u8..6, 0u8..2).prop_map(|(port, last, weight)| {
+        let member = member(port, &format!("10.1.0.{last}"), weight);
+        if port == 82 { in_pool("team/web/80", member) } else { member }
+    });
     (0i64..3, any::<bool>(), proptest::collection::vec(member, 0..8)).prop_map(|(generation, known, members)| {
         let header = LoadBalancerHeader { known, ..header() };
         DesiredLoadBalancer { generation, ..load_balancer(header, members) }
@@ -241,7 +251,8 @@ proptest! {
         prop_assert_eq!(&shuffled, &wanted);
         let digest = |wanted: DesiredLoadBalancer| DesiredEntry::LoadBalancer(wanted).digest(&key());
         prop_assert_eq!(digest(shuffled), digest(wanted.clone()));
-        let count: usize = (80..82).map(|port| wanted.members.of(tcp(port)).len()).sum();
+        let count: usize = (80..82).map(|port| wanted.members.of(&tcp(port).into()).len()).sum();
+        let count = count + wanted.members.of(&PoolId::Service("team/web/80".into())).len();
         prop_assert_eq!(count, wanted.members.as_slice().len());
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::{KlbSlice, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{ClientRanges, LoadBalancerHeader};
+use gimbal_kuryr_model::{ClientRanges, HostMatch, LoadBalancerHeader, PathMatch, RouteTarget, Routing};
 use serde::Serialize;
 
 use crate::Finding;
@@ -24,7 +24,7 @@ pub const MOST_DESIRED_MEMBERS: usize = 20_000;
 pub const MOST_MEMBERS: usize = 2_000;
 
 /// Everything but spec and status: names, finalizers, the owner, and what the server adds.
-const METADATA: usize = 4_000;
+pub(crate) const METADATA: usize = 4_000;
 
 /// Returns the bytes of a value as JSON.
 #[must_use]
@@ -95,7 +95,27 @@ pub(crate) fn listed_len(header: &LoadBalancerHeader) -> usize {
     let names = header.listeners.iter().map(|listener| listener.name.as_deref().unwrap_or_default());
     let texts = vip.additional_subnets.iter().chain(&vip.security_groups).chain(&header.tls_containers);
     let texts = names.chain(texts.map(|text| &**text));
-    ITEM * (ranges + vip.additional_addresses.len()) + texts.map(|text| ITEM + text.len()).sum::<usize>()
+    let routing = header.routing.as_deref().map_or(0, routing_len);
+    ITEM * (ranges + vip.additional_addresses.len()) + texts.map(|text| ITEM + text.len()).sum::<usize>() + routing
+}
+
+fn routing_len(routing: &Routing) -> usize {
+    /// A pool, and a route, without their texts.
+    const ITEM: usize = 48;
+    let pools = routing.pools.iter().map(|pool| ITEM + pool.id.len() + pool.name.len());
+    let routes = routing.routes.iter().map(|route| {
+        let host = match &route.host {
+            HostMatch::Any => 0,
+            HostMatch::Exact(host) | HostMatch::Wildcard(host) => host.len(),
+        };
+        let path = match &route.path {
+            PathMatch::Any => 0,
+            PathMatch::Exact(path) | PathMatch::Prefix(path) => path.len(),
+        };
+        let (RouteTarget::Pool(to) | RouteTarget::Redirect(to)) = &route.to;
+        ITEM + host + path + to.len() + route.name.len()
+    });
+    pools.sum::<usize>() + routes.sum::<usize>()
 }
 
 fn count(slices: &[Arc<KlbSlice>]) -> usize {

@@ -1,6 +1,6 @@
 //! What was chosen for a load balancer that exists.
 
-use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
+use gimbal_kuryr_crd::{KuryrL7RouterSpec, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredMembers, LoadBalancerHeader, Text};
 
 use crate::members::own_subnet;
@@ -40,6 +40,20 @@ impl Chosen {
             floating_subnet: spec.floating_subnet_id.clone(),
             floating_address: spec.lb_ip.clone(),
             made_in: None,
+        }
+    }
+
+    /// Reads it from the spec of a KuryrL7Router.
+    #[must_use]
+    pub fn of_router_spec(spec: &KuryrL7RouterSpec) -> Self {
+        Self {
+            project: spec.project_id.clone(),
+            provider: spec.provider.clone(),
+            subnet: spec.subnet_id.clone(),
+            floating_network: spec.floating_network_id.clone(),
+            floating_subnet: spec.external_svc_subnet.clone(),
+            floating_address: spec.l7_router_ip.clone(),
+            ..Self::default()
         }
     }
 

@@ -73,6 +73,22 @@ pub enum NotStreamed {
         /// What all lists take at most.
         len: usize,
     },
+    /// It has more than can be sent.
+    #[error(
+        "its {routes} routes to {pools} pools take {len} bytes, and no more than {} can be sent",
+        crate::MOST_LISTED
+    )]
+    TooManyRoutes {
+        /// Its routes.
+        routes: usize,
+        /// Its pools.
+        pools: usize,
+        /// What all lists take at most.
+        len: usize,
+    },
+    /// The writer's configuration has no leave for it.
+    #[error("openstack-writer does not serve Ingresses of this cluster (enable_ingress)")]
+    NotEnabled,
     /// It is streamed, and the writer does not try to make it.
     #[error("{message}")]
     Rejected {
@@ -92,7 +108,8 @@ impl NotStreamed {
             Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
             Self::VipUnreadable(_) => "InvalidAddress",
             Self::Invalid { .. } => "Invalid",
-            Self::TooLarge { .. } => "TooLarge",
+            Self::TooLarge { .. } | Self::TooManyRoutes { .. } => "TooLarge",
+            Self::NotEnabled => "NotEnabled",
             Self::Rejected { reason, .. } => reason,
         }
     }
@@ -101,10 +118,10 @@ impl NotStreamed {
     #[must_use]
     pub fn condition(&self) -> Option<&'static str> {
         match self {
-            Self::WaitingForWriter => None,
+            Self::WaitingForWriter | Self::NotEnabled => None,
             Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) => Some(conditions::CONFLICT),
             Self::Invalid { .. } => Some(conditions::UNSUPPORTED),
-            Self::TooLarge { .. } => Some(conditions::TOO_LARGE),
+            Self::TooLarge { .. } | Self::TooManyRoutes { .. } => Some(conditions::TOO_LARGE),
             Self::Rejected { reason, .. } => match *reason {
                 "OwnerConflict" => Some(conditions::CONFLICT),
                 "Unsupported" => Some(conditions::UNSUPPORTED),
@@ -148,6 +165,7 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
         tls_containers: spec.tls_container_refs.iter().cloned().collect(),
         shared_group: shared_group(object),
         adopt: spec.load_balancer_id.clone(),
+        routing: None,
     };
     header.sort();
     let len = listed_len(&header);
@@ -167,10 +185,23 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
 /// nowhere where a load balancer would be, and what exists for the owner stays as it is. Without it, that would be an orphan's.
 #[must_use]
 pub fn owner_alone(object: Option<&KuryrLoadBalancer>, owner: &Text) -> DesiredLoadBalancer {
+    let known = object.is_some_and(|object| !status_knowledge(object).needs_discovery());
+    let mut header = header_of_owner(owner, known);
     let is_sent = |group: &SharedGroup| words_problem(&group.name, MOST_NAME).is_none();
-    let header = LoadBalancerHeader {
+    // What its group has is no orphan's either.
+    header.shared_group = object.and_then(shared_group).filter(|group| is_sent(group)).map(|group| {
+        let SharedGroup { name, created: _ } = *group;
+        Box::new(SharedGroup { name, created: None })
+    });
+    let generation = object.map_or(0, |object| object.metadata.generation);
+    DesiredLoadBalancer { generation, header: Arc::new(header), members: DesiredMembers::default() }
+}
+
+/// A header that names its owner and wants nothing.
+pub(crate) fn header_of_owner(owner: &Text, known: bool) -> LoadBalancerHeader {
+    LoadBalancerHeader {
         owner: owner.clone(),
-        known: object.is_some_and(|object| !status_knowledge(object).needs_discovery()),
+        known,
         placement: LoadBalancerPlacement::default(),
         vip: VipWish::default(),
         floating: None,
@@ -186,15 +217,10 @@ pub fn owner_alone(object: Option<&KuryrLoadBalancer>, owner: &Text) -> DesiredL
         timeouts: Timeouts::default(),
         monitor: None,
         tls_containers: Box::default(),
-        // What its group has is no orphan's either.
-        shared_group: object.and_then(shared_group).filter(|group| is_sent(group)).map(|group| {
-            let SharedGroup { name, created: _ } = *group;
-            Box::new(SharedGroup { name, created: None })
-        }),
+        shared_group: None,
         adopt: None,
-    };
-    let generation = object.map_or(0, |object| object.metadata.generation);
-    DesiredLoadBalancer { generation, header: Arc::new(header), members: DesiredMembers::default() }
+        routing: None,
+    }
 }
 
 /// Returns the UID of the Service that a spec names. What is no UID names none: there is no such Service, and the writer would not
@@ -369,18 +395,22 @@ fn balancing(spec: &KuryrLoadBalancerSpec, family: Family) -> Balancing {
             Some(KlbMemberMode::Node) => MemberMode::Node,
             Some(KlbMemberMode::Pod) | None => MemberMode::Pod,
         },
-        algorithm: spec.lb_algorithm.map(|algorithm| match algorithm {
-            KlbAlgorithm::RoundRobin => Algorithm::RoundRobin,
-            KlbAlgorithm::LeastConnections => Algorithm::LeastConnections,
-            KlbAlgorithm::SourceIp => Algorithm::SourceIp,
-            KlbAlgorithm::SourceIpPort => Algorithm::SourceIpPort,
-        }),
+        algorithm: spec.lb_algorithm.map(model_algorithm),
         affinity_seconds: positive(spec.session_affinity_timeout),
         proxy: match spec.proxy_protocol {
             Some(KlbProxyProtocol::V1) => Some(ProxyVersion::V1),
             Some(KlbProxyProtocol::V2) => Some(ProxyVersion::V2),
             Some(KlbProxyProtocol::None) | None => None,
         },
+    }
+}
+
+pub(crate) fn model_algorithm(algorithm: KlbAlgorithm) -> Algorithm {
+    match algorithm {
+        KlbAlgorithm::RoundRobin => Algorithm::RoundRobin,
+        KlbAlgorithm::LeastConnections => Algorithm::LeastConnections,
+        KlbAlgorithm::SourceIp => Algorithm::SourceIp,
+        KlbAlgorithm::SourceIpPort => Algorithm::SourceIpPort,
     }
 }
 
@@ -426,6 +456,6 @@ fn health_monitor(monitor: &KlbHealthMonitor, spec: &KuryrLoadBalancerSpec) -> H
 }
 
 /// 0 means what Octavia is configured for, and so does what cannot be meant.
-fn positive(number: Option<i64>) -> Option<u32> {
+pub(crate) fn positive(number: Option<i64>) -> Option<u32> {
     number.and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
 }

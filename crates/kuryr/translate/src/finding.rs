@@ -5,7 +5,9 @@ use std::fmt;
 use gimbal_kuryr_crd::names::{conditions, reasons};
 use gimbal_kuryr_model::Text;
 
-use crate::{AnnotationProblem, NotBalanced};
+use gimbal_model::SourceKey;
+
+use crate::{AnnotationProblem, IngressProblem, NotBalanced};
 
 /// Something of a Service that was left out, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -112,6 +114,14 @@ pub enum Finding {
     /// There is no network for a floating IP.
     #[error("there is no floating IP: the cloud has no external network for this cluster")]
     NoExternalNetwork,
+    /// Something of an Ingress.
+    #[error("Ingress {ingress}: {problem}")]
+    Ingress {
+        /// The Ingress.
+        ingress: SourceKey,
+        /// What it is.
+        problem: IngressProblem,
+    },
     /// There are more endpoints than the object can hold.
     #[error("{kept} of {total} endpoints are kept: the object would be larger than {} bytes", crate::MOST_BYTES)]
     TooLarge {
@@ -178,11 +188,21 @@ impl Finding {
         matches!(self, Kept(_) | AsBefore { .. } | FloatingAsBefore | AddressAsBefore { .. } | SubnetAsBefore { .. })
     }
 
+    /// Returns the Ingress that it is about.
+    #[must_use]
+    pub fn ingress(&self) -> Option<&SourceKey> {
+        match self {
+            Self::Ingress { ingress, .. } => Some(ingress),
+            _ => None,
+        }
+    }
+
     /// Returns the type of the condition that says so.
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } | Self::TooManyMembers { .. } => conditions::TOO_LARGE,
+            Self::Ingress { problem, .. } => problem.condition(),
             _ if self.is_of_setting() => conditions::HELD,
             Self::Port { problem: PortProblem::Duplicate, .. } => conditions::CONFLICT,
             _ => conditions::UNSUPPORTED,
@@ -205,6 +225,7 @@ impl Finding {
             | Self::FloatingAsBefore
             | Self::AddressAsBefore { .. }
             | Self::SubnetAsBefore { .. } => "Setting",
+            Self::Ingress { problem, .. } => problem.reason(),
             Self::SecondFamily(_) => "SecondFamily",
             Self::NoExternalNetwork => "NoExternalNetwork",
             Self::TooLarge { .. } => "TooManyEndpoints",
@@ -218,6 +239,7 @@ impl Finding {
         match self {
             Self::Port { .. } | Self::NoNodePort { .. } => reasons::SKIP_LISTENER,
             Self::Kept(_) => reasons::SERVICE_SKIPPED,
+            Self::Ingress { problem, .. } => problem.event(),
             _ => reasons::ENSURE_LB_ERROR,
         }
     }

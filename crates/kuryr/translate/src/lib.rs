@@ -1,9 +1,14 @@
-//! From Services to load balancers, and from reports about them back to Services.
+//! From Services and Ingresses to load balancers, and from reports about them back to them.
 //!
 //! ```text
 //!   Service, slices, nodes --ServiceIndex--> Joined --translate--> spec of the KuryrLoadBalancer  (the controller writes it)
 //!   KuryrLoadBalancer, as the API server accepted it --desired--> DesiredEntry                    (the controller streams it)
 //!   LoadBalancerReport --status, service_status--> status of the KuryrLoadBalancer, status of the Service
+//!
+//!   Ingresses, classes --IngressIndex--+
+//!   Services, slices --ServiceIndex----+--translate_router--> spec of the KuryrL7Router
+//!   KuryrL7Router, as the API server accepted it --desired_router--> DesiredEntry
+//!   LoadBalancerReport --router_status, ingress_status--> status of the KuryrL7Router, status of each Ingress
 //! ```
 //!
 //! Every function here is pure: the same arguments yield the same result, in whatever order the objects arrived. What
@@ -16,6 +21,7 @@ mod chosen;
 mod desired;
 mod finding;
 mod index;
+mod ingress;
 mod members;
 mod nodes;
 mod rediscover;
@@ -33,6 +39,11 @@ pub use chosen::Chosen;
 pub use desired::{NotStreamed, Streamed, desired, is_uid, named_service, owner_alone};
 pub use finding::{Finding, PortProblem, RangeProblem};
 pub use index::{Joined, ServiceIndex};
+pub use ingress::{
+    HostProblem, IngressIndex, IngressProblem, IngressSettings, PathProblem, RouterAnnotationProblem, RouterInput,
+    RouterStatusInput, RouterTranslated, desired_router, ingress_status, router_knowledge, router_owner_alone,
+    router_status, translate_router,
+};
 pub use nodes::{NodeChange, Nodes};
 pub use rediscover::{StatusKnowledge, status_knowledge};
 pub use service_status::{ServiceOutcome, service_status};

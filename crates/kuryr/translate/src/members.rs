@@ -5,16 +5,14 @@ use std::net::IpAddr;
 
 use gimbal_kuryr_crd::{KlbEndpoint, KlbPort, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{
-    CloudFacts, DesiredMember, DesiredMembers, ListenerId, LoadBalancerHeader, MemberAddressing, MemberId, Text,
+    CloudFacts, DesiredMember, DesiredMembers, ListenerId, LoadBalancerHeader, MemberAddressing, MemberId, PoolId, Text,
 };
 use gimbal_model::Family;
 
 use crate::address::address;
 use crate::{Finding, MOST_DESIRED_MEMBERS};
 
-/// Returns the members of these listeners: each address and port once, of one family, joined with the listeners by the name of
-/// the port. Of several slices that have it, the best condition counts. Ports and endpoints stand side by side in the spec, and
-/// multiply here, so whole endpoints are left out from where there would be more than [`MOST_DESIRED_MEMBERS`].
+/// Returns the members of these listeners, joined with the listeners by the name of the port.
 pub(crate) fn members(
     spec: &KuryrLoadBalancerSpec,
     listeners: &[(ListenerId, &KlbPort)],
@@ -26,19 +24,33 @@ pub(crate) fn members(
     for (id, port) in listeners {
         by_name.entry((port.name.as_deref().unwrap_or_default(), id.protocol.as_str())).or_insert((*id, *port));
     }
-    let mut members: BTreeMap<MemberId, DesiredMember> = BTreeMap::new();
-    let (mut kept, mut total, mut room) = (0, 0, MOST_DESIRED_MEMBERS);
-    for slice in &spec.endpoint_slices {
+    let slices = spec.endpoint_slices.iter().map(|slice| {
         let pools = slice.ports.iter().filter_map(|port| {
             let name = (port.name.as_deref().unwrap_or_default(), port.protocol.as_deref().unwrap_or("TCP"));
             let (listener, of_service) = by_name.get(&name)?;
-            Some((*listener, number(port.port, of_service)?))
+            Some((PoolId::Listener(*listener), number(port.port, of_service)?))
         });
-        let pools: Vec<(ListenerId, u16)> = pools.collect();
+        (&slice.endpoints, pools.collect())
+    });
+    of_slices(slices, family, |address| subnet(spec, facts, address), findings)
+}
+
+/// Returns the members that these endpoints are in pools: each address and port once, of one family. Of several slices that have it, the
+/// best condition counts. Ports and endpoints stand side by side in a spec, and multiply here, so whole endpoints are left out from
+/// where there would be more than [`MOST_DESIRED_MEMBERS`].
+pub(crate) fn of_slices<'a>(
+    slices: impl Iterator<Item = (&'a Vec<KlbEndpoint>, Vec<(PoolId, u16)>)>,
+    family: Family,
+    subnet: impl Fn(IpAddr) -> Option<Text>,
+    findings: &mut Vec<Finding>,
+) -> DesiredMembers {
+    let mut members: BTreeMap<MemberId, DesiredMember> = BTreeMap::new();
+    let (mut kept, mut total, mut room) = (0, 0, MOST_DESIRED_MEMBERS);
+    for (endpoints, pools) in slices {
         if pools.is_empty() {
             continue;
         }
-        for endpoint in &slice.endpoints {
+        for endpoint in endpoints {
             let Some(weight) = weight(endpoint) else { continue };
             let addresses = endpoint.addresses.iter().filter_map(|text| address(text));
             let addresses: Vec<IpAddr> = addresses.filter(|address| Family::of(*address) == family).collect();
@@ -51,13 +63,14 @@ pub(crate) fn members(
             }
             (room, kept) = (room - count, kept + 1);
             for address in addresses {
-                let subnet = subnet(spec, facts, address);
-                for (listener, port) in &pools {
-                    let id = MemberId { listener: *listener, address, port: *port };
+                let subnet = subnet(address);
+                for (pool, port) in &pools {
+                    let id = MemberId { pool: pool.clone(), address, port: *port };
                     let known = members.get(&id);
                     if known.is_none_or(|known| known.weight < weight) {
                         let name = member_name(endpoint, *port);
-                        members.insert(id, DesiredMember { id, weight, name, subnet: subnet.clone() });
+                        let member = DesiredMember { id: id.clone(), weight, name, subnet: subnet.clone() };
+                        members.insert(id, member);
                     }
                 }
             }
@@ -79,7 +92,7 @@ fn number(port: Option<i64>, of_service: &KlbPort) -> Option<u16> {
 }
 
 /// Ready, or unknown: 1. Going, and still serving: 0, so that its connections end by themselves. Else it is no member.
-fn weight(endpoint: &KlbEndpoint) -> Option<u8> {
+pub(crate) fn weight(endpoint: &KlbEndpoint) -> Option<u8> {
     let conditions = endpoint.conditions;
     if conditions.ready.unwrap_or(true) {
         return Some(1);

@@ -1,6 +1,6 @@
 //! Whether a status names what exists.
 
-use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerStatus};
 
 /// What a status knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,8 +27,16 @@ impl StatusKnowledge {
 /// looked for in OpenStack, made again if they are not there, and filled in.
 #[must_use]
 pub fn status_knowledge(object: &KuryrLoadBalancer) -> StatusKnowledge {
-    let Some(status) = &object.status else { return StatusKnowledge::Wiped };
-    if *status == gimbal_kuryr_crd::KuryrLoadBalancerStatus::default() {
+    let slices = &object.spec.endpoint_slices;
+    knowledge(object.status.as_ref(), || slices.iter().any(|slice| !slice.endpoints.is_empty()))
+}
+
+pub(crate) fn knowledge(
+    status: Option<&KuryrLoadBalancerStatus>,
+    has_endpoints: impl FnOnce() -> bool,
+) -> StatusKnowledge {
+    let Some(status) = status else { return StatusKnowledge::Wiped };
+    if *status == KuryrLoadBalancerStatus::default() {
         return StatusKnowledge::Wiped;
     }
     if status.loadbalancer.is_none() {
@@ -39,7 +47,7 @@ pub fn status_knowledge(object: &KuryrLoadBalancer) -> StatusKnowledge {
         Some(count) if status.members_truncated == Some(true) => listed == 0 && count > 0,
         Some(count) => listed < count,
         // Kuryr did not count. Looking once too often changes nothing.
-        None => listed == 0 && object.spec.endpoint_slices.iter().any(|slice| !slice.endpoints.is_empty()),
+        None => listed == 0 && has_endpoints(),
     };
     if removed { StatusKnowledge::MembersRemoved } else { StatusKnowledge::Known }
 }

@@ -282,7 +282,7 @@ fn affinity(service: &BalancedService) -> Option<i64> {
     (seconds > 0).then_some(seconds.into())
 }
 
-fn klb_algorithm(algorithm: Algorithm) -> KlbAlgorithm {
+pub(crate) fn klb_algorithm(algorithm: Algorithm) -> KlbAlgorithm {
     match algorithm {
         Algorithm::RoundRobin => KlbAlgorithm::RoundRobin,
         Algorithm::LeastConnections => KlbAlgorithm::LeastConnections,

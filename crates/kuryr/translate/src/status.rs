@@ -119,7 +119,7 @@ fn fill(status: &mut KuryrLoadBalancerStatus, objects: &ReportedObjects, object_
 }
 
 /// Conditions and what is written after the members.
-const MARGIN: usize = 20_000;
+pub(crate) const MARGIN: usize = 20_000;
 
 /// `Ready` and `Synced` are always there; the others once they were true.
 fn all_conditions(input: &StatusInput<'_>, old: &[StatusCondition]) -> Vec<StatusCondition> {

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
-use gimbal_kuryr_model::{DesiredKey, DesiredKind, ListenerId, Text, id_problem, owner_problem, words_problem};
+use gimbal_kuryr_model::{
+    DesiredKey, DesiredKind, ListenerId, PoolId, Text, id_problem, match_problem, owner_problem, pool_problem,
+    prefix_problem, words_problem,
+};
 pub(crate) use gimbal_kuryr_model::{MOST_NAME as NAME, MOST_REFERENCE as REFERENCE};
 use gimbal_wire::Interner;
 use gimbal_wire::parse::{self, Parsed, WireError, invalid};
@@ -64,6 +67,30 @@ pub(crate) fn key(key: Option<pb::EntryKey>, intern: &mut Interner) -> Parsed<De
 
 pub(crate) fn listener(protocol: i32, port: u32) -> Parsed<ListenerId> {
     Ok(ListenerId::new(parse::protocol(protocol)?, parse::port("port of a listener", port)?))
+}
+
+/// Parses the pool that members are in: that of a Service, or that of a listener.
+pub(crate) fn pool(protocol: i32, port: u32, service: Option<String>, intern: &mut Interner) -> Parsed<PoolId> {
+    match service {
+        None => listener(protocol, port).map(PoolId::Listener),
+        Some(_) if (protocol, port) != (0, 0) => invalid("pool", "of a Service is not of a listener"),
+        Some(service) => service_pool("pool of a member", service, intern).map(PoolId::Service),
+    }
+}
+
+/// Parses the ID of a pool of a Service.
+pub(crate) fn service_pool(field: &'static str, text: String, intern: &mut Interner) -> Parsed<Text> {
+    checked(field, pool_problem(&text), text, intern)
+}
+
+/// Parses the host, the path or the redirection of a route.
+pub(crate) fn route_match(field: &'static str, text: String, intern: &mut Interner) -> Parsed<Text> {
+    checked(field, match_problem(&text), text, intern)
+}
+
+/// Parses a path that a route takes by its segments.
+pub(crate) fn path_prefix(text: String, intern: &mut Interner) -> Parsed<Text> {
+    checked("path of a route", prefix_problem(&text), text, intern)
 }
 
 pub(crate) fn option_address(address: Option<Bytes>) -> Parsed<Option<IpAddr>> {

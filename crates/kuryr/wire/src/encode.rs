@@ -1,6 +1,6 @@
 //! Encodes the entries of a frame.
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredMember, ListenerId, MemberChange, MemberId};
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredMember, ListenerId, MemberChange, MemberId, PoolId};
 use gimbal_session::{Entry, Piece, PieceChange};
 
 use crate::pb::entry_change::Change;
@@ -53,10 +53,11 @@ fn set<'a>(members: impl Iterator<Item = &'a DesiredMember>) -> Vec<pb::MemberGr
     let mut groups: Vec<pb::MemberGroup> = Vec::new();
     let mut last = None;
     for member in members {
-        let DesiredMember { id: MemberId { listener, address: at, port }, weight, name, subnet } = member;
+        let DesiredMember { id: MemberId { pool, address: at, port }, weight, name, subnet } = member;
         if last.replace(size::group_of(member)) != Some(size::group_of(member)) {
-            let (protocol, port) = numbers(*listener);
-            groups.push(pb::MemberGroup { protocol, port, subnet: option_text(subnet.as_ref()), members: Vec::new() });
+            let (protocol, port, pool) = pool_numbers(pool);
+            let subnet = option_text(subnet.as_ref());
+            groups.push(pb::MemberGroup { protocol, port, subnet, members: Vec::new(), pool });
         }
         if let Some(group) = groups.last_mut() {
             group.members.push(pb::Member {
@@ -74,16 +75,27 @@ fn gone(changes: &[MemberChange]) -> Vec<pb::GoneMembers> {
     let mut groups: Vec<pb::GoneMembers> = Vec::new();
     let mut last = None;
     for change in changes {
-        let MemberChange::Gone(MemberId { listener, address: at, port }) = change else { continue };
-        if last.replace(*listener) != Some(*listener) {
-            let (protocol, port) = numbers(*listener);
-            groups.push(pb::GoneMembers { protocol, port, members: Vec::new() });
+        let MemberChange::Gone(MemberId { pool, address: at, port }) = change else { continue };
+        if last.replace(pool) != Some(pool) {
+            let (protocol, port, pool) = pool_numbers(pool);
+            groups.push(pb::GoneMembers { protocol, port, members: Vec::new(), pool });
         }
         if let Some(group) = groups.last_mut() {
             group.members.push(pb::GoneMember { address: address(*at), port: (*port).into() });
         }
     }
     groups
+}
+
+/// Returns protocol and number of a listener, or the ID of a Service's pool.
+fn pool_numbers(pool: &PoolId) -> (i32, u32, Option<String>) {
+    match pool {
+        PoolId::Listener(listener) => {
+            let (protocol, port) = numbers(*listener);
+            (protocol, port, None)
+        }
+        PoolId::Service(id) => (0, 0, Some(id.to_string())),
+    }
 }
 
 pub(crate) fn numbers(listener: ListenerId) -> (i32, u32) {

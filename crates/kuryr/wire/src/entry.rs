@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gimbal_kuryr_model::{DesiredKey, DesiredMember, MemberChange, MemberId};
+use gimbal_kuryr_model::{DesiredKey, DesiredKind, DesiredMember, MemberChange, MemberId};
 use gimbal_session::{Piece, PieceChange, Unreadable};
 use gimbal_wire::Interner;
 use gimbal_wire::parse::{self, Parsed, WireError, invalid};
@@ -14,7 +14,7 @@ use crate::{DesiredHeader, Kuryr, header, pb};
 pub(crate) fn piece(piece: pb::EntryPiece, intern: &mut Interner) -> Result<Piece<Kuryr>, Unreadable<Kuryr>> {
     let pb::EntryPiece { key, header, members, more } = piece;
     let key = check::key(key, intern).map_err(|error| unreadable(None, &error))?;
-    match piece_parts(header, members, intern) {
+    match piece_parts(key.kind, header, members, intern) {
         Ok((header, parts)) => Ok(Piece { key, header, parts, more }),
         Err(error) => Err(Unreadable { more, ..unreadable(Some(key), &error) }),
     }
@@ -35,17 +35,19 @@ fn parse_change(key: &DesiredKey, change: Option<Change>, intern: &mut Interner)
             if inner.is_some_and(|inner| inner != pb::EntryKey::from(key)) {
                 return invalid("key", "of the replacement is not the key of the change");
             }
-            let (header, parts) = piece_parts(header, members, intern)?;
+            let (header, parts) = piece_parts(key.kind, header, members, intern)?;
             Ok(PieceChange::Replace(Piece { key: key.clone(), header, parts, more }))
         }
         Change::Update(pb::EntryUpdate { header, set, gone, more }) => {
             let header = header.map(|header| header::parse(header, intern)).transpose()?;
-            let mut parts: Vec<_> = parse_set(set, intern)?.into_iter().map(MemberChange::Set).collect();
-            for pb::GoneMembers { protocol, port, members } in gone {
-                let listener = check::listener(protocol, port)?;
+            let set = parse_set(set, intern)?;
+            fits(key.kind, header.as_deref(), &set)?;
+            let mut parts: Vec<_> = set.into_iter().map(MemberChange::Set).collect();
+            for pb::GoneMembers { protocol, port, members, pool } in gone {
+                let pool = check::pool(protocol, port, pool, intern)?;
                 for pb::GoneMember { address, port } in members {
                     parts.push(MemberChange::Gone(MemberId {
-                        listener,
+                        pool: pool.clone(),
                         address: parse::address(&address)?,
                         port: parse::port("port of a member", port)?,
                     }));
@@ -64,6 +66,7 @@ fn unreadable(key: Option<DesiredKey>, error: &WireError) -> Unreadable<Kuryr> {
 type PieceParts = (Option<Arc<DesiredHeader>>, Vec<DesiredMember>);
 
 fn piece_parts(
+    kind: DesiredKind,
     header: Option<pb::EntryHeader>,
     members: Vec<pb::MemberGroup>,
     intern: &mut Interner,
@@ -72,18 +75,28 @@ fn piece_parts(
     if !members.is_empty() && matches!(header.as_deref(), Some(DesiredHeader::Deleting { .. })) {
         return invalid("members", "of what is going were sent");
     }
-    Ok((header, parse_set(members, intern)?))
+    let members = parse_set(members, intern)?;
+    fits(kind, header.as_deref(), &members)?;
+    Ok((header, members))
+}
+
+/// Checks what came together. Whether members fit a header that came in another message, the writer checks when it has both.
+fn fits(kind: DesiredKind, header: Option<&DesiredHeader>, members: &[DesiredMember]) -> Parsed<()> {
+    let Some(DesiredHeader::LoadBalancer { generation: _, header }) = header else { return Ok(()) };
+    let lost_members = || header.lost_members(members.iter().map(|member| &member.id.pool));
+    let contradiction = header.contradiction(kind).or_else(lost_members);
+    contradiction.map_or(Ok(()), |contradiction| Err(WireError::Contradiction(contradiction)))
 }
 
 fn parse_set(groups: Vec<pb::MemberGroup>, intern: &mut Interner) -> Parsed<Vec<DesiredMember>> {
     let mut all = Vec::with_capacity(groups.iter().map(|group| group.members.len()).sum());
-    for pb::MemberGroup { protocol, port, subnet, members } in groups {
-        let listener = check::listener(protocol, port)?;
+    for pb::MemberGroup { protocol, port, subnet, members, pool } in groups {
+        let pool = check::pool(protocol, port, pool, intern)?;
         let subnet = option_id("subnet of a member", subnet, intern)?;
         for pb::Member { address, port, weight, name } in members {
             let (address, port) = (parse::address(&address)?, parse::port("port of a member", port)?);
             all.push(DesiredMember {
-                id: MemberId { listener, address, port },
+                id: MemberId { pool: pool.clone(), address, port },
                 weight: small("weight", weight)?,
                 name: option_words("name of a member", name, NAME, intern)?,
                 subnet: subnet.clone(),

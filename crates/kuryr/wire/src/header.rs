@@ -14,7 +14,7 @@ use crate::check::{self, NAME, REFERENCE, id, ids, option_id, option_words, smal
 use crate::pb::clients::{Clients, Everyone, NoOne, Ranges};
 use crate::pb::entry_header::Header;
 use crate::values::{Numbered, address, option_text, texts};
-use crate::{DesiredHeader, pb};
+use crate::{DesiredHeader, pb, routing};
 
 pub(crate) fn encode(header: &DesiredHeader) -> pb::EntryHeader {
     let header = match header {
@@ -47,6 +47,7 @@ fn load_balancer(generation: i64, header: &LoadBalancerHeader) -> pb::LoadBalanc
         tls_containers,
         shared_group,
         adopt,
+        routing,
     } = header;
     let listener = |ListenerWish { id: ListenerId { protocol, port }, kind, name }: &ListenerWish| pb::Listener {
         protocol: gimbal_wire::pb::Protocol::from(*protocol).into(),
@@ -75,6 +76,7 @@ fn load_balancer(generation: i64, header: &LoadBalancerHeader) -> pb::LoadBalanc
         shared_group: shared_group.as_deref().map(|group| group.name.to_string()),
         adopt: option_text(adopt.as_ref()),
         owner_created: shared_group.as_deref().and_then(|group| option_text(group.created.as_ref())),
+        routing: routing.as_deref().map(routing::encode),
     }
 }
 
@@ -95,6 +97,7 @@ fn parse_load_balancer(wanted: pb::LoadBalancer, intern: &mut Interner) -> Parse
         shared_group,
         adopt,
         owner_created,
+        routing,
     } = wanted;
     let created = option_words("creation of the owner", owner_created, NAME, intern)?;
     let shared_group = option_words("shared group", shared_group, NAME, intern)?;
@@ -124,6 +127,7 @@ fn parse_load_balancer(wanted: pb::LoadBalancer, intern: &mut Interner) -> Parse
         tls_containers,
         shared_group: shared_group.map(|name| Box::new(SharedGroup { name, created })),
         adopt: option_id("adopted load balancer", adopt, intern)?,
+        routing: routing.map(|routing| routing::parse(routing, intern).map(Box::new)).transpose()?,
     };
     Ok(DesiredHeader::LoadBalancer { generation, header: Arc::new(header) })
 }

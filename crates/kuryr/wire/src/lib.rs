@@ -21,6 +21,7 @@ mod offered;
 mod payload;
 mod reason;
 mod report;
+mod routing;
 mod size;
 mod values;
 mod writer;

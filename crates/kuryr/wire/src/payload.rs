@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::{
     CloudFacts, DesiredChange, DesiredEntry, DesiredKey, DesiredLoadBalancer, DesiredMember, DesiredMembers,
-    ListenerId, LoadBalancerHeader, LoadBalancerReport, LoadBalancerUpdate, MemberChange, Text,
+    LoadBalancerHeader, LoadBalancerReport, LoadBalancerUpdate, MemberChange, PoolId, Text,
 };
 use gimbal_model::Digest;
 use gimbal_session::{Entry, EntryChange, Never, Payload};
@@ -166,7 +166,8 @@ impl Entry<Kuryr> for DesiredEntry {
                 group_len + size::member(member)
             }
             MemberChange::Gone(id) => {
-                let group_len = if frame.gone.replace(id.listener) == Some(id.listener) { 0 } else { size::GONE_GROUP };
+                let group_len =
+                    if frame.gone.replace(&id.pool) == Some(&id.pool) { 0 } else { size::gone_group(&id.pool) };
                 group_len + size::GONE
             }
         }
@@ -184,6 +185,6 @@ fn members(entry: &DesiredEntry) -> &[DesiredMember] {
 /// gone. In each, members that follow each other in one pool share a group.
 #[derive(Debug, Default)]
 pub struct LastPools<'a> {
-    set: Option<(ListenerId, Option<&'a Text>)>,
-    gone: Option<ListenerId>,
+    set: Option<(&'a PoolId, Option<&'a Text>)>,
+    gone: Option<&'a PoolId>,
 }

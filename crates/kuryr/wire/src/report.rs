@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_model::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
-    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool, Text,
+    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, Text,
 };
 use gimbal_session::WriterMessage;
 use gimbal_wire::Interner;
@@ -35,7 +35,7 @@ pub(crate) fn encode(report: &LoadBalancerReport) -> pb::LoadBalancerReport {
 }
 
 fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
-    let ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip } = objects;
+    let ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies } = objects;
     let listener = |listener: &ReportedListener| {
         let ReportedListener { id, name, protocol, port, timeout_client_data, timeout_member_data } = listener;
         pb::MadeListener {
@@ -66,6 +66,12 @@ fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
         address: address(*at),
         allocation: allocation.number(),
     };
+    let policy = |ReportedPolicy { id, listener, position, name }: &ReportedPolicy| pb::MadePolicy {
+        id: id.to_string(),
+        listener: listener.to_string(),
+        position: *position,
+        name: name.to_string(),
+    };
     pb::MadeObjects {
         load_balancer: load_balancer.as_ref().map(encode_load_balancer),
         listeners: listeners.iter().map(listener).collect(),
@@ -73,6 +79,7 @@ fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
         members: members.iter().map(member).collect(),
         member_count: *member_count,
         floating_ip: floating_ip.as_ref().map(floating),
+        policies: policies.iter().map(policy).collect(),
     }
 }
 
@@ -132,7 +139,7 @@ fn shown(field: &'static str, text: String, intern: &mut Interner) -> Parsed<Tex
 }
 
 fn parse_objects(objects: pb::MadeObjects, intern: &mut Interner) -> Parsed<ReportedObjects> {
-    let pb::MadeObjects { load_balancer, listeners, pools, members, member_count, floating_ip } = objects;
+    let pb::MadeObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies } = objects;
     let load_balancer = load_balancer.map(|load_balancer| parse_load_balancer(load_balancer, intern)).transpose()?;
     let listeners = listeners.into_iter().map(|listener| {
         let pb::MadeListener { id, name, protocol, port, timeout_client_data_ms, timeout_member_data_ms } = listener;
@@ -174,7 +181,16 @@ fn parse_objects(objects: pb::MadeObjects, intern: &mut Interner) -> Parsed<Repo
         })
     });
     let floating_ip = floating_ip.transpose()?;
-    Ok(ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip })
+    let policies = policies.into_iter().map(|pb::MadePolicy { id, listener, position, name }| {
+        Ok(ReportedPolicy {
+            id: shown("ID of a policy", id, intern)?,
+            listener: shown("listener of a policy", listener, intern)?,
+            position,
+            name: shown("name of a policy", name, intern)?,
+        })
+    });
+    let policies = policies.collect::<Parsed<_>>()?;
+    Ok(ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies })
 }
 
 fn parse_load_balancer(load_balancer: pb::MadeLoadBalancer, intern: &mut Interner) -> Parsed<ReportedLoadBalancer> {

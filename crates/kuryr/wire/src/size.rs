@@ -1,9 +1,10 @@
 //! Sizes on the wire, before anything is encoded. Each is at least the real one.
 
 use gimbal_kuryr_model::{
-    ClassDefaults, ClientRanges, CloudFacts, DesiredMember, ExternalNetwork, FloatingWish, HealthMonitor, ListenerId,
-    LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, PortRefusal, ReportedCondition, ReportedFloatingIp,
-    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPool, SubnetFacts, Text, VipWish,
+    ClassDefaults, ClientRanges, CloudFacts, DesiredMember, ExternalNetwork, FloatingWish, HealthMonitor, HostMatch,
+    LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, PathMatch, PoolId, PortRefusal, ReportedCondition,
+    ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy,
+    ReportedPool, Route, RouteTarget, RoutedPool, Routing, SubnetFacts, Text, VipWish,
 };
 
 use crate::DesiredHeader;
@@ -22,8 +23,6 @@ const RANGE: usize = FIELD + ADDRESS + 3;
 const MEMBER: usize = FIELD + ADDRESS + 8;
 /// Protocol and number of a group of members, with its own tag and length.
 const GROUP: usize = FIELD + 6;
-/// A group of members that are gone, without them.
-pub(crate) const GONE_GROUP: usize = GROUP;
 /// A member that is gone.
 pub(crate) const GONE: usize = FIELD + ADDRESS + 4;
 /// Numbers of a message within a report or facts, with its own tag and length.
@@ -74,6 +73,7 @@ fn load_balancer(header: &LoadBalancerHeader) -> usize {
         tls_containers,
         shared_group,
         adopt,
+        routing,
     } = header;
     let single = [provider, flavor, availability_zone, subnet, network, port, adopt];
     let floating = floating.as_deref().map_or(0, |FloatingWish { network, subnet, address: _, keep: _ }| {
@@ -98,15 +98,41 @@ fn load_balancer(header: &LoadBalancerHeader) -> usize {
         + listeners.iter().map(|listener| LISTENER + option(listener.name.as_ref())).sum::<usize>()
         + ranges
         + monitor
+        + routing.as_deref().map_or(0, routes)
+}
+
+fn routes(routing: &Routing) -> usize {
+    let Routing { pools, default, routes } = routing;
+    let route = |Route { listener: _, host, path, to, name }: &Route| {
+        let host = match host {
+            HostMatch::Any => None,
+            HostMatch::Exact(host) | HostMatch::Wildcard(host) => Some(host),
+        };
+        let path = match path {
+            PathMatch::Any => None,
+            PathMatch::Exact(path) | PathMatch::Prefix(path) => Some(path),
+        };
+        let (RouteTarget::Pool(to) | RouteTarget::Redirect(to)) = to;
+        LISTENER + 2 * FIELD + option(host) + option(path) + text(to) + text(name)
+    };
+    FIELD
+        + pools.iter().map(|RoutedPool { id, name }| FIELD + text(id) + text(name)).sum::<usize>()
+        + option(default.as_ref())
+        + routes.iter().map(route).sum::<usize>()
 }
 
 /// What members have in common that share a group.
-pub(crate) fn group_of(member: &DesiredMember) -> (ListenerId, Option<&Text>) {
-    (member.id.listener, member.subnet.as_ref())
+pub(crate) fn group_of(member: &DesiredMember) -> (&PoolId, Option<&Text>) {
+    (&member.id.pool, member.subnet.as_ref())
 }
 
 pub(crate) fn group(member: &DesiredMember) -> usize {
-    GROUP + option(member.subnet.as_ref())
+    gone_group(&member.id.pool) + option(member.subnet.as_ref())
+}
+
+/// A group of members that are gone, without them.
+pub(crate) fn gone_group(pool: &PoolId) -> usize {
+    GROUP + option(pool.of_service())
 }
 
 pub(crate) fn member(member: &DesiredMember) -> usize {
@@ -127,7 +153,7 @@ pub(crate) fn report(report: &LoadBalancerReport) -> usize {
 }
 
 fn made(objects: &ReportedObjects) -> usize {
-    let ReportedObjects { load_balancer, listeners, pools, members, member_count: _, floating_ip } = objects;
+    let ReportedObjects { load_balancer, listeners, pools, members, member_count: _, floating_ip, policies } = objects;
     let load_balancer = load_balancer.as_ref().map_or(0, |load_balancer| {
         let ReportedLoadBalancer { id, name, address: _, port, subnet, project, provider, security_groups } =
             load_balancer;
@@ -144,12 +170,15 @@ fn made(objects: &ReportedObjects) -> usize {
     };
     let floating =
         floating_ip.as_ref().map_or(0, |ReportedFloatingIp { id, address: _, allocation: _ }| NUMBERS + text(id));
+    let policy =
+        |ReportedPolicy { id, listener, position: _, name }: &ReportedPolicy| FIELD + 8 + texts([id, listener, name]);
     NUMBERS
         + load_balancer
         + listeners.iter().map(listener).sum::<usize>()
         + pools.iter().map(pool).sum::<usize>()
         + members.iter().map(member).sum::<usize>()
         + floating
+        + policies.iter().map(policy).sum::<usize>()
 }
 
 pub(crate) fn facts(facts: &CloudFacts) -> usize {

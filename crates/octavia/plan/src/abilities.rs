@@ -40,7 +40,7 @@ impl Actor {
                     && !self.memory.is_made_apart(now),
                 weights,
                 client_ranges: client_ranges && has(CloudAbility::ClientRanges),
-                l7,
+                l7: l7 && has(CloudAbility::L7),
                 own_port: own_port && has(CloudAbility::OwnPort),
             },
             speaks_ranges: speaks(ApiVersion::CLIENT_RANGES),

@@ -9,6 +9,7 @@ use crate::change::CloudChange;
 use crate::seen::{
     Provisioning, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
 };
+use crate::seen_policy::{SeenPolicy, SeenRule};
 
 impl Actor {
     /// Makes of what was seen what the change has made of it.
@@ -55,11 +56,41 @@ impl Actor {
             }
             CloudChange::UpdateListener { id, .. } => {
                 let read = SeenListener::read(&answer["listener"]);
-                let all = self.seen.balancers.iter_mut().flat_map(|one| &mut one.listeners);
-                all.filter(|one| one.id == *id).for_each(|one| *one = read.clone());
+                if let Some(listener) = self.listener_mut(|one| one.id == *id) {
+                    let policies = std::mem::take(&mut listener.policies);
+                    *listener = SeenListener { policies, ..read };
+                }
             }
             CloudChange::DeleteListener { id } => {
                 self.seen.balancers.iter_mut().for_each(|one| one.listeners.retain(|listener| listener.id != *id));
+            }
+            CloudChange::CreatePolicy { .. } => {
+                let read = SeenPolicy::read_tree(&answer["l7policy"]);
+                let id = change.about().unwrap_or_default();
+                if let Some(listener) = self.listener_mut(|one| one.id == id) {
+                    listener.policy_made(read);
+                }
+            }
+            CloudChange::UpdatePolicy { id, fields } => {
+                let read = SeenPolicy::read(&answer["l7policy"]);
+                let position = fields["position"].as_u64().and_then(|position| usize::try_from(position).ok());
+                if let Some(listener) = self.listener_mut(|one| has_policy(one, id)) {
+                    listener.policy_changed(read, position);
+                }
+            }
+            CloudChange::DeletePolicy { id } => {
+                if let Some(listener) = self.listener_mut(|one| has_policy(one, id)) {
+                    listener.policy_gone(id);
+                }
+                self.memory.quota_freed();
+            }
+            CloudChange::CreateRule { policy, .. } => {
+                let read = SeenRule::read(&answer["rule"]);
+                let listener = self.listener_mut(|one| has_policy(one, policy));
+                let policy = listener.and_then(|one| one.policies.iter_mut().find(|one| one.id == *policy));
+                if let Some(policy) = policy {
+                    policy.rules.push(read);
+                }
             }
             CloudChange::CreatePool { .. } => {
                 let read = SeenPool::read(&answer["pool"]);
@@ -160,10 +191,13 @@ impl Actor {
         }
     }
 
-    /// Octavia has locked the load balancer that has this ID, or a listener or pool with it.
+    /// Octavia has locked the load balancer that has this ID, or a listener, policy or pool with it.
     fn lock(&mut self, id: &str) {
         let is_locked = |one: &&mut SeenBalancer| {
-            one.id == id || one.listeners.iter().any(|one| one.id == id) || one.pools.iter().any(|one| one.id == id)
+            let mut listeners = one.listeners.iter();
+            one.id == id
+                || listeners.any(|one| one.id == id || has_policy(one, id))
+                || one.pools.iter().any(|one| one.id == id)
         };
         if let Some(balancer) = self.seen.balancers.iter_mut().find(is_locked) {
             balancer.provisioning = Provisioning::PendingUpdate;
@@ -176,9 +210,17 @@ impl Actor {
         }
     }
 
+    fn listener_mut(&mut self, is_it: impl Fn(&SeenListener) -> bool) -> Option<&mut SeenListener> {
+        self.seen.balancers.iter_mut().flat_map(|one| &mut one.listeners).find(|one| is_it(one))
+    }
+
     pub(crate) fn pool_mut(&mut self, id: &str) -> Option<&mut SeenPool> {
         self.seen.balancers.iter_mut().flat_map(|one| &mut one.pools).find(|pool| pool.id == id)
     }
+}
+
+fn has_policy(listener: &SeenListener, id: &str) -> bool {
+    listener.policies.iter().any(|one| one.id == id)
 }
 
 /// What was pending below a load balancer has settled with it.
@@ -188,7 +230,13 @@ pub(crate) fn settle(balancer: &mut SeenBalancer) {
             *one = Provisioning::Active;
         }
     };
-    balancer.listeners.iter_mut().for_each(|one| active(&mut one.provisioning));
+    for listener in &mut balancer.listeners {
+        active(&mut listener.provisioning);
+        for policy in &mut listener.policies {
+            active(&mut policy.provisioning);
+            policy.rules.iter_mut().for_each(|one| active(&mut one.provisioning));
+        }
+    }
     for pool in &mut balancer.pools {
         active(&mut pool.provisioning);
         pool.monitor.iter_mut().for_each(|one| active(&mut one.provisioning));

@@ -10,7 +10,7 @@ use crate::accepted::settle;
 use crate::mark::Mark;
 use crate::memory::{Memory, PlanPart, RepairBudget, RepairTime};
 use crate::outcome::MissingAbility;
-use crate::seen::{AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenMember};
+use crate::seen::{AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember};
 use crate::seen_store::SeenStore;
 use crate::sharing::Sharing;
 use crate::step::Block;
@@ -80,6 +80,12 @@ impl Actor {
         self.seen.has_floating()
     }
 
+    /// Whether policies were seen. Nothing is unpacked for that.
+    #[must_use]
+    pub fn has_policies(&self) -> bool {
+        self.seen.has_policies()
+    }
+
     /// Returns the load balancer that serves: of several the oldest to which the floating IP leads, else the oldest.
     #[must_use]
     pub fn balancer(&self) -> Option<&SeenBalancer> {
@@ -102,10 +108,15 @@ impl Actor {
     pub fn blocks(&self, now: Duration) -> impl Iterator<Item = (Option<ListenerId>, &Block)> {
         self.memory.blocked(now).map(|(part, block)| match part {
             PlanPart::Port(id) => (*id, block),
-            PlanPart::Ranges(id) | PlanPart::NewMembers(id) | PlanPart::Closing(id) => (Some(*id), block),
-            PlanPart::Balancer | PlanPart::FloatingIp | PlanPart::Groups | PlanPart::Tags | PlanPart::Removal(_) => {
-                (None, block)
-            }
+            PlanPart::Ranges(id) | PlanPart::Closing(id) => (Some(*id), block),
+            PlanPart::NewMembers(pool) => (pool.listener(), block),
+            PlanPart::Balancer
+            | PlanPart::FloatingIp
+            | PlanPart::Groups
+            | PlanPart::Tags
+            | PlanPart::Pool(_)
+            | PlanPart::Policy(_)
+            | PlanPart::Removal(_) => (None, block),
         })
     }
 
@@ -149,6 +160,7 @@ impl Actor {
 
     /// Takes what OpenStack has for the owner. Returns what the provider was shown to lack.
     pub fn looked(&mut self, mut seen: Seen, now: Duration) -> Option<MissingAbility> {
+        seen.balancers.iter_mut().flat_map(|one| &mut one.listeners).for_each(SeenListener::order_policies);
         let unfinished = self.find_unfinished(&mut seen, now);
         let tag = self.mark.owner_tag();
         self.memory.looked(&seen, now, self.drift_interval, |tags| tags.contains(&tag));

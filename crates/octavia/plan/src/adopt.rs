@@ -8,7 +8,7 @@ use gimbal_model::Protocol;
 use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::mark::{clusters_in, is_group, is_marked, names_another_cluster, owner_tag_of, port_tag, with_missing};
-use crate::seen::{SeenBalancer, SeenListener};
+use crate::seen::{SeenBalancer, SeenListener, SeenPool};
 use crate::sharing::Sharing;
 
 /// What taking over a load balancer would change.
@@ -63,7 +63,10 @@ impl Actor {
             let tags: Vec<String> = std::iter::once(port_tag(id)).chain(self.mark.tags()).chain(owner).collect();
             let fields = marked(&listener.name, &name, &listener.tags, &tags);
             changes.extend(fields.map(|fields| CloudChange::UpdateListener { id: listener.id.clone(), fields }));
+            // The pools of a router are those of Services, and are made anew.
+            let is_its_own = |_: &&SeenPool| wanted.header.routing.is_none();
             let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref());
+            let pool = pool.filter(is_its_own);
             if let Some(pool) = pool {
                 let fields = marked(&pool.name, &name, &pool.tags, &tags);
                 changes.extend(fields.map(|fields| CloudChange::UpdatePool { id: pool.id.clone(), fields }));

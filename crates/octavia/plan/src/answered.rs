@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredEntry, ListenerId};
+use gimbal_kuryr_model::{DesiredEntry, ListenerId, PoolId, Text};
 use serde_json::Value;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::children::listener_at;
-use crate::mark::port_tag;
+use crate::mark::{port_tag, service_of};
 use crate::memory::PlanPart;
 use crate::outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
+use crate::pools::texts;
+use crate::seen_policy::SeenPolicy;
 use crate::step::Block;
 
 /// How long to leave a project alone whose quota is used up, or where a right is missing.
@@ -65,6 +67,10 @@ impl Actor {
     /// Before that it may be one of the parts that it cannot do.
     fn shown_by(&self, change: &CloudChange, now: Duration) -> Option<MissingAbility> {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        // A router is made in several requests also where one of its policies was refused.
+        if wanted.header.routing.is_some() {
+            return None;
+        }
         let made = self.balancer()?.listeners.len() == wanted.header.listeners.len();
         let is_last = matches!(change, CloudChange::CreateListener { .. }) && made;
         let lacks = is_last && self.memory.lacks(CloudAbility::PopulatedCreate, now);
@@ -115,7 +121,8 @@ impl Actor {
     /// Returns the part that a change is about where it is refused for long: that does not stop the other members.
     fn refused_part(&self, change: &CloudChange) -> PlanPart {
         match self.part_of(change) {
-            PlanPart::Port(Some(id)) if self.adds_members(change) => PlanPart::NewMembers(id),
+            PlanPart::Port(Some(id)) if self.adds_members(change) => PlanPart::NewMembers(id.into()),
+            PlanPart::Pool(id) if self.adds_members(change) => PlanPart::NewMembers(PoolId::Service(id)),
             part => part,
         }
     }
@@ -171,6 +178,17 @@ impl Actor {
             // What is being removed is not wrong because of anybody's wish.
             self.memory.looked = false;
             self.part_failed(part, now, None);
+            return None;
+        }
+        // One policy of a router is nothing to the others, so each is tried by itself.
+        let has_policies = |body: &Value| {
+            let mut listeners = body["listeners"].as_array().into_iter().flatten();
+            listeners.any(|one| one["l7policies"].as_array().is_some_and(|all| !all.is_empty()))
+        };
+        if let CloudChange::CreateBalancer { body } = change
+            && has_policies(body)
+        {
+            drop(self.learn(CloudAbility::PopulatedCreate, now));
             return None;
         }
         // Something else may be there than was thought, a port that a load balancer has taken meanwhile for instance. What is
@@ -247,6 +265,8 @@ impl Actor {
                 return self.learn(CloudAbility::ClientRanges, now);
             }
             CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => self.refuse_port(part, words),
+            // Where others are it may be what this one does, or how its rules compare.
+            CloudChange::CreatePolicy { .. } if !self.has_policies() => return self.learn(CloudAbility::L7, now),
             // What is not wanted cannot be wrong by itself.
             _ if change.is_deletion() || self.desired.is_deleting() => {
                 self.memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR));
@@ -286,9 +306,20 @@ impl Actor {
             | CloudChange::UpdateFloatingIp { .. }
             | CloudChange::DeleteFloatingIp { .. } => PlanPart::FloatingIp,
             CloudChange::CreateListener { body } | CloudChange::CreatePool { body } => {
-                PlanPart::Port(self.port_with(|tag| has_tag(&body["tags"], tag)))
+                let tags = texts(&body["tags"]);
+                let service = self.service_in(&tags).map(PlanPart::Pool);
+                service.unwrap_or_else(|| PlanPart::Port(self.port_with(|tag| tags.iter().any(|one| one == tag))))
             }
+            CloudChange::CreatePolicy { body } => PlanPart::Policy(SeenPolicy::read(body).identity()),
+            CloudChange::UpdatePolicy { id, .. } | CloudChange::CreateRule { policy: id, .. } => {
+                PlanPart::Policy(self.policy(id).map(SeenPolicy::identity).unwrap_or_default())
+            }
+            CloudChange::DeletePolicy { id } => PlanPart::Removal(id.clone()),
+            CloudChange::DeletePool { id } if self.service_pool(id).is_some() => PlanPart::Removal(id.clone()),
             _ => {
+                if let Some(service) = change.about().and_then(|id| self.service_pool(id)) {
+                    return PlanPart::Pool(service);
+                }
                 let port = change.about().and_then(|id| self.port_at(id).or_else(|| self.port_tagged(id)));
                 match (change, port) {
                     (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields.get("allowed_cidrs").is_some() => {
@@ -324,6 +355,19 @@ impl Actor {
         });
         let (_, tags) = parts.find(|(one, _)| *one == id)?;
         self.port_with(|tag| tags.iter().any(|one| one == tag))
+    }
+
+    /// Returns the wanted Service that the pool with this ID is for.
+    fn service_pool(&self, id: &str) -> Option<Text> {
+        let mut pools = self.seen.balancers.iter().flat_map(|one| &one.pools);
+        self.service_in(&pools.find(|pool| pool.id == id)?.tags)
+    }
+
+    /// Returns the wanted Service that a pool with these tags is for.
+    fn service_in(&self, tags: &[String]) -> Option<Text> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        let routing = wanted.header.routing.as_deref()?;
+        tags.iter().find_map(|tag| Some(routing.pool(service_of(tag)?)?.id.clone()))
     }
 
     /// Returns the wanted port that a part with these tags is for.

@@ -88,6 +88,22 @@ pub enum CloudChange {
     DeleteListener {
         id: String,
     },
+    /// Makes a policy, after all others of its listener.
+    CreatePolicy {
+        body: Value,
+    },
+    UpdatePolicy {
+        id: String,
+        fields: Value,
+    },
+    /// Removes a policy with its rules.
+    DeletePolicy {
+        id: String,
+    },
+    CreateRule {
+        policy: String,
+        body: Value,
+    },
     CreatePool {
         body: Value,
     },
@@ -176,6 +192,14 @@ impl CloudChange {
                 (Update, "listener", format!("listeners/{id}"), json!({"listener": fields}))
             }
             Self::DeleteListener { id } => (Delete, "listener", format!("listeners/{id}"), Value::Null),
+            Self::CreatePolicy { body } => (Create, "l7policy", "l7policies".into(), json!({"l7policy": body})),
+            Self::UpdatePolicy { id, fields } => {
+                (Update, "l7policy", format!("l7policies/{id}"), json!({"l7policy": fields}))
+            }
+            Self::DeletePolicy { id } => (Delete, "l7policy", format!("l7policies/{id}"), Value::Null),
+            Self::CreateRule { policy, body } => {
+                (Create, "l7rule", format!("l7policies/{policy}/rules"), json!({"rule": body}))
+            }
             Self::CreatePool { body } => (Create, "pool", "pools".into(), json!({"pool": body})),
             Self::UpdatePool { id, fields } => (Update, "pool", format!("pools/{id}"), json!({"pool": fields})),
             Self::DeletePool { id } => (Delete, "pool", format!("pools/{id}"), Value::Null),
@@ -237,6 +261,7 @@ impl CloudChange {
             Self::DeletePort { id }
             | Self::DeleteBalancer { id }
             | Self::DeleteListener { id }
+            | Self::DeletePolicy { id }
             | Self::DeletePool { id }
             | Self::DeleteMonitor { id, .. }
             | Self::DeleteMember { id, .. }
@@ -250,7 +275,7 @@ impl CloudChange {
         self.deletes().is_some()
     }
 
-    /// Returns the load balancer, listener or pool that it changes, or in which it changes something: Octavia locks that load
+    /// Returns the load balancer, listener, policy or pool that it changes, or in which it changes something: Octavia locks that load
     /// balancer for it. `None` for a new load balancer, and for Neutron's objects.
     pub(crate) fn about(&self) -> Option<&str> {
         match self {
@@ -264,11 +289,15 @@ impl CloudChange {
             | Self::TagFloatingIp { .. }
             | Self::DeleteFloatingIp { .. } => None,
             Self::CreateListener { body } | Self::CreatePool { body } => body["loadbalancer_id"].as_str(),
+            Self::CreatePolicy { body } => body["listener_id"].as_str(),
             Self::UpdateBalancer { id, .. }
             | Self::DeleteBalancer { id }
             | Self::FailoverBalancer { id }
             | Self::UpdateListener { id, .. }
             | Self::DeleteListener { id }
+            | Self::UpdatePolicy { id, .. }
+            | Self::DeletePolicy { id }
+            | Self::CreateRule { policy: id, .. }
             | Self::UpdatePool { id, .. }
             | Self::DeletePool { id } => Some(id),
             Self::CreateMonitor { pool, .. }

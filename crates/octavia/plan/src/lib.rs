@@ -31,12 +31,15 @@ mod members;
 mod memory;
 mod outcome;
 mod packed;
+mod pools;
 mod project;
 mod ranges;
 mod repair;
 mod replace;
 mod request_size;
+mod routing;
 mod seen;
+mod seen_policy;
 mod seen_store;
 mod sharing;
 mod step;
@@ -51,7 +54,7 @@ pub use adopt::Takeover;
 pub use change::{ApiService, ApiVerb, CloudChange, ServiceCall};
 pub use mark::{
     KEEP, Mark, cluster_name_tag, cluster_tag, clusters_in, group_owner, is_group, is_reserved_word, is_word_of_mark,
-    marked_owner, names_another_cluster, owner_tag_of, owners_in,
+    marked_owner, names_another_cluster, owner_tag_of, owners_in, service_of,
 };
 pub use memory::RepairBudget;
 pub use outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
@@ -59,5 +62,6 @@ pub use seen::{
     AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
     SeenPort,
 };
+pub use seen_policy::{SeenPolicy, SeenRule};
 pub use sharing::{SharedPart, SharedWish, Sharing, SharingLoss, merged};
 pub use step::{BalancerStep, Block, CloudLook, Wait};

@@ -198,7 +198,9 @@ impl Actor {
         }
         // A port that cannot be removed is reported, and is in the way of nothing; a listener that is not wanted serves clients.
         let is_part = |id: &String| {
-            balancer.listeners.iter().any(|one| one.id == *id) || balancer.pools.iter().any(|one| one.id == *id)
+            let mut listeners = balancer.listeners.iter();
+            listeners.any(|one| one.id == *id || one.policies.iter().any(|policy| policy.id == *id))
+                || balancer.pools.iter().any(|one| one.id == *id)
         };
         let is_apart = |part: &PlanPart| matches!(part, PlanPart::Removal(id) if !is_part(id));
         let mut blocked = self.memory.blocked(now).filter(|(part, _)| !is_apart(part));

@@ -1,6 +1,6 @@
 //! The mark that everything made for an owner carries, and by which it is found again. Nothing else knows its words.
 
-use gimbal_kuryr_model::{GROUP_OF_OWNERS as GROUP, ListenerId, Text};
+use gimbal_kuryr_model::{GROUP_OF_OWNERS as GROUP, ListenerId, PoolId, Text};
 use serde_json::Value;
 
 /// Identifies the owner of an object in OpenStack. Names are for people; nothing is ever found or taken by its name.
@@ -21,6 +21,8 @@ const CLUSTER_NAME: &str = "gimbal-cluster:";
 const OWNER: &str = "k8s-svc-uid:";
 const PORT: &str = "gimbal-port:";
 const REPLACES: &str = "gimbal-replaces:";
+const POOL: &str = "gimbal-pool:";
+const ROUTE: &str = "gimbal-route:";
 
 /// Returns the tag that finds everything of the cluster with this UID.
 #[must_use]
@@ -42,7 +44,7 @@ pub fn clusters_in<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<It
 /// Whether a tag, or a word of a description, is a part of the mark of this cluster, or of what is said beside it.
 #[must_use]
 pub fn is_word_of_mark(word: &str, cluster_uid: &str, cluster: &str) -> bool {
-    let of_owner = [OWNER, GROUP, PORT, REPLACES].iter().any(|prefix| word.starts_with(prefix));
+    let of_owner = [OWNER, GROUP, PORT, POOL, ROUTE, REPLACES].iter().any(|prefix| word.starts_with(prefix));
     of_owner
         || word.strip_prefix(CLUSTER).is_some_and(|uid| uid == cluster_uid)
         || word.strip_prefix(CLUSTER_NAME).is_some_and(|name| name == cluster)
@@ -51,7 +53,8 @@ pub fn is_word_of_mark(word: &str, cluster_uid: &str, cluster: &str) -> bool {
 /// Whether a tag has a meaning here, so that no one may choose it for something else.
 #[must_use]
 pub fn is_reserved_word(word: &str) -> bool {
-    word == KEEP || [CLUSTER, CLUSTER_NAME, OWNER, GROUP, PORT, REPLACES].iter().any(|prefix| word.starts_with(prefix))
+    let prefixes = [CLUSTER, CLUSTER_NAME, OWNER, GROUP, PORT, POOL, ROUTE, REPLACES];
+    word == KEEP || prefixes.iter().any(|prefix| word.starts_with(prefix))
 }
 
 /// Returns what stands for the owner where several share a load balancer. No UID begins so.
@@ -177,6 +180,35 @@ pub(crate) fn is_port_tag(tag: &str) -> bool {
     tag.starts_with(PORT)
 }
 
+/// Returns the tag that says which listener or Service a pool is for.
+pub(crate) fn tag_of_pool(id: &PoolId) -> String {
+    match id {
+        PoolId::Listener(id) => port_tag(*id),
+        PoolId::Service(id) => format!("{POOL}{id}"),
+    }
+}
+
+/// Whether a tag says which Service a pool is for.
+pub(crate) fn is_pool_tag(tag: &str) -> bool {
+    service_of(tag).is_some()
+}
+
+/// Returns the ID of the pool of a Service that a tag names.
+#[must_use]
+pub fn service_of(tag: &str) -> Option<&str> {
+    tag.strip_prefix(POOL)
+}
+
+/// Returns the tag of the policy that takes what this identity stands for. One that was begun is found by it.
+pub(crate) fn route_tag(identity: &str) -> String {
+    format!("{ROUTE}{identity}")
+}
+
+/// Returns the identity that the tag of a policy names.
+pub(crate) fn identity_in(tag: &str) -> Option<&str> {
+    tag.strip_prefix(ROUTE)
+}
+
 /// Returns the tags of an object with those that it lacks, sorted, as JSON; `None` if it lacks none.
 pub(crate) fn with_missing(present: &[String], wanted: &[String]) -> Option<Value> {
     if wanted.iter().all(|tag| present.contains(tag)) {
@@ -199,7 +231,13 @@ mod tests {
         let groups = [Text::from("s-1"), group_owner("team1", "web")];
         for owner in groups {
             let mark = Mark { cluster_uid: "c-1".into(), cluster: "prod1".into(), owner };
-            let beside = [port_tag(id), replaces_tag("lb"), owner_tag_of("s-2")];
+            let beside = [
+                port_tag(id),
+                replaces_tag("lb"),
+                owner_tag_of("s-2"),
+                tag_of_pool(&PoolId::service("ns", "web", 80)),
+                route_tag("0f"),
+            ];
             for word in mark.tags().iter().chain(&beside) {
                 assert!(is_word_of_mark(word, "c-1", "prod1") && is_reserved_word(word), "{word}");
             }

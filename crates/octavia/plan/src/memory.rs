@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gimbal_kuryr_model::ListenerId;
+use gimbal_kuryr_model::{ListenerId, PoolId, Text};
 
 use crate::outcome::CloudAbility;
 use crate::seen::{Provisioning, Seen, SeenFloatingIp};
@@ -42,6 +42,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 const FAIL_TOGETHER: usize = 3;
 const TOGETHER_PAUSE: Duration = Duration::from_secs(5);
 
+/// After this many failures of a part in a row, after about 15 s, nothing waits for it any more.
+const FAILS_ON: u32 = 4;
+
 /// The pause after the first repair; the next ones double it.
 const REPAIR_PAUSE: Duration = Duration::from_secs(30);
 
@@ -67,12 +70,26 @@ pub(crate) enum PlanPart {
     Port(Option<ListenerId>),
     /// Who may connect to a listener.
     Ranges(ListenerId),
-    /// Members that the pool of a listener has not yet.
-    NewMembers(ListenerId),
+    /// The pool of a Service that routes lead to.
+    Pool(Text),
+    /// A policy, by its identity.
+    Policy(String),
+    /// Members that a pool has not yet.
+    NewMembers(PoolId),
     /// That no client connects to a listener.
     Closing(ListenerId),
-    /// What has this ID and is not wanted: a load balancer or port beside the one that is, a listener, or a pool.
+    /// What has this ID and is not wanted: a load balancer or port beside the one that is, a listener, a policy, or a pool.
     Removal(String),
+}
+
+impl PlanPart {
+    /// Returns the part that a pool belongs to.
+    pub(crate) fn of_pool(id: &PoolId) -> Self {
+        match id {
+            PoolId::Listener(id) => Self::Port(Some(*id)),
+            PoolId::Service(id) => Self::Pool(id.clone()),
+        }
+    }
 }
 
 /// A part that is left alone.
@@ -268,6 +285,11 @@ impl Memory {
         until.is_none_or(|until| until > now).then_some(block)
     }
 
+    /// Whether a part goes on failing, so that nothing else waits for it.
+    pub(crate) fn fails_on(&self, part: &PlanPart) -> bool {
+        self.blocks.get(part).and_then(|one| one.failing).is_some_and(|(failures, _)| failures >= FAILS_ON)
+    }
+
     /// Whether a change of a part was refused or has failed of late, whether or not it is time to try it again.
     pub(crate) fn was_refused(&self, part: &PlanPart, now: Duration) -> bool {
         self.blocks.get(part).is_some_and(|one| one.is_of_late(now))
@@ -330,6 +352,8 @@ impl Memory {
         let mut strangers = BTreeSet::new();
         for balancer in &seen.balancers {
             strangers.extend(balancer.listeners.iter().filter(|one| !is_ours(&one.tags)).map(|one| one.id.clone()));
+            let policies = balancer.listeners.iter().flat_map(|one| &one.policies);
+            strangers.extend(policies.filter(|one| !is_ours(&one.tags)).map(|one| one.id.clone()));
             for pool in &balancer.pools {
                 if !is_ours(&pool.tags) {
                     strangers.insert(pool.id.clone());

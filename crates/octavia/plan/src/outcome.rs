@@ -79,6 +79,8 @@ pub enum CloudAbility {
     BatchMembers,
     /// Ranges of clients.
     ClientRanges,
+    /// Policies and rules.
+    L7,
     /// A port for the VIP that was made before.
     OwnPort,
     /// Failover, for the role that asks.

@@ -7,9 +7,10 @@ use serde_json::Value;
 use crate::seen::{
     Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
 };
+use crate::seen_policy::{SeenPolicy, SeenRule};
 
 /// Texts that are in nearly every load balancer. Others are written out where they come first.
-const COMMON: [&str; 22] = [
+const COMMON: [&str; 29] = [
     "",
     "null",
     "ONLINE",
@@ -31,6 +32,13 @@ const COMMON: [&str; 22] = [
     "amphora",
     "ovn",
     "Octavia",
+    "REDIRECT_TO_POOL",
+    "REDIRECT_PREFIX",
+    "HOST_NAME",
+    "PATH",
+    "REGEX",
+    "EQUAL_TO",
+    "STARTS_WITH",
     r#"{"connection_limit":-1,"insert_headers":{},"timeout_client_data":50000,"timeout_member_connect":5000,"timeout_member_data":50000,"timeout_tcp_inspect":0}"#,
 ];
 
@@ -280,8 +288,10 @@ structs! {
         zone, vip_address, vip_port, vip_subnet, additional_vips, security_groups, listeners, pools,
     }
     SeenListener {
-        id, provisioning, name, tags, protocol, port, default_pool, admin_state_up, allowed_cidrs, row,
+        id, provisioning, name, tags, protocol, port, default_pool, admin_state_up, allowed_cidrs, policies, row,
     }
+    SeenPolicy { id, provisioning, name, position, action, pool, prefix, url, admin_state_up, tags, rules }
+    SeenRule { id, provisioning, kind, compare, key, value, invert, admin_state_up, tags }
     SeenPool { id, provisioning, name, tags, protocol, algorithm, admin_state_up, persistence, monitor, members }
     SeenMonitor { id, provisioning, row }
     SeenMember {
@@ -319,7 +329,11 @@ mod tests {
             "created_at": "2026-01-01T00:00:00", "additional_vips": [{"subnet_id": id(4), "ip_address": "fd00::1"}],
             "vip_sg_ids": ["no-uuid-but-36-letters-as-one-has-!!", "0D7C7F4A-5B0E-4A8E-9D41-3F1C2B3A4D5E", " a  b "],
             "listeners": [{"id": id(5), "protocol": "TCP", "protocol_port": 80, "default_pool_id": id(6), "tags": tags,
-                "allowed_cidrs": ["10.0.0.0/8"], "connection_limit": -1, "insert_headers": {"X-Forwarded-For": "true"}}],
+                "allowed_cidrs": ["10.0.0.0/8"], "connection_limit": -1, "insert_headers": {"X-Forwarded-For": "true"},
+                "l7policies": [{"id": id(10), "position": 1, "action": "REDIRECT_TO_POOL", "redirect_pool_id": id(6),
+                    "rules": [{"id": id(11), "type": "HOST_NAME", "compare_type": "REGEX", "value": "^a$", "tags": tags},
+                        {"id": id(12), "type": "HEADER", "compare_type": "CONTAINS", "key": "x", "value": "b", "invert": true}]},
+                    {"id": id(13), "position": 2, "action": "REDIRECT_PREFIX", "redirect_prefix": "https://a"}]}],
             "pools": [{"id": id(6), "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN", "members": members,
                 "session_persistence": {"type": "SOURCE_IP"}, "healthmonitor": {"id": id(7), "delay": 5.5}}],
         });

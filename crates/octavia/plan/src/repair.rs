@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredEntry, ListenerId};
+use gimbal_kuryr_model::{DesiredEntry, ListenerId, PoolId};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::mark::{is_port_tag, port_tag, replaces_tag};
+use crate::mark::{is_pool_tag, is_port_tag, port_tag, replaces_tag, tag_of_pool};
 use crate::members::MemberChanges;
 use crate::memory::{PlanPart, RepairTime};
 use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenMember, SeenPool};
@@ -48,24 +48,24 @@ impl Actor {
         self.unless_refused(BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() }), now)
     }
 
-    /// Whether a port may be repaired now.
-    pub(crate) fn may_repair(&self, id: ListenerId, now: Duration) -> bool {
-        self.memory.next_repair(&PlanPart::Port(Some(id)), self.budget, now) == RepairTime::Now
+    /// Whether a part may be repaired now.
+    pub(crate) fn may_repair(&self, part: &PlanPart, now: Duration) -> bool {
+        self.memory.next_repair(part, self.budget, now) == RepairTime::Now
     }
 
-    /// Returns what may be done about the members of a port.
-    pub(crate) fn member_changes(&self, id: ListenerId, now: Duration) -> MemberChanges {
-        MemberChanges { repair: self.may_repair(id, now), add: self.may_add(id, now) }
+    /// Returns what may be done about the members of a pool.
+    pub(crate) fn member_changes(&self, id: &PoolId, now: Duration) -> MemberChanges {
+        MemberChanges { repair: self.may_repair(&PlanPart::of_pool(id), now), add: self.may_add(id, now) }
     }
 
-    /// Whether new members of a port are not refused for the time being.
-    pub(crate) fn may_add(&self, id: ListenerId, now: Duration) -> bool {
-        self.memory.block_of(&PlanPart::NewMembers(id), now).is_none()
+    /// Whether new members of a pool are not refused for the time being.
+    pub(crate) fn may_add(&self, id: &PoolId, now: Duration) -> bool {
+        self.memory.block_of(&PlanPart::NewMembers(id.clone()), now).is_none()
     }
 
-    /// Whether a port has not been repaired of late.
-    pub(crate) fn is_first_repair(&self, id: ListenerId, now: Duration) -> bool {
-        self.memory.repairs_of(&PlanPart::Port(Some(id)), self.budget, now) == 0
+    /// Whether a part has not been repaired of late.
+    pub(crate) fn is_first_repair(&self, part: &PlanPart, now: Duration) -> bool {
+        self.memory.repairs_of(part, self.budget, now) == 0
     }
 
     /// Returns what is in `ERROR` and wanted.
@@ -80,7 +80,14 @@ impl Actor {
             return vec![PlanPart::Balancer];
         }
         let ids = wanted.header.listeners.iter().map(|wish| wish.id);
-        ids.filter(|id| is_broken(balancer, *id)).map(|id| PlanPart::Port(Some(id))).collect()
+        let ports = ids.filter(|id| is_broken(balancer, *id)).map(|id| PlanPart::Port(Some(id)));
+        let Some(routing) = wanted.header.routing.as_deref() else { return ports.collect() };
+        let services = routing.pools.iter().map(|pool| PoolId::Service(pool.id.clone()));
+        let services = services.filter(|id| has_broken_pool(balancer, &tag_of_pool(id)));
+        let policies = balancer.listeners.iter().flat_map(|one| &one.policies);
+        let policies = policies.filter(|one| self.mark.is_on(&one.tags) && one.is_broken());
+        let policies = policies.map(|one| PlanPart::Policy(one.identity()));
+        ports.chain(services.map(|id| PlanPart::of_pool(&id))).chain(policies).collect()
     }
 
     /// Returns what a change repairs.
@@ -103,15 +110,20 @@ impl Actor {
             }
             CloudChange::CreatePool { body } => {
                 let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let same_port = |pool: &SeenPool| {
-                    pool.tags.iter().filter(|tag| is_port_tag(tag)).any(|tag| tags.iter().any(|t| t == tag))
+                let same = |pool: &SeenPool| {
+                    let mut is_for = pool.tags.iter().filter(|tag| is_port_tag(tag) || is_pool_tag(tag));
+                    is_for.any(|tag| tags.iter().any(|t| t == tag))
                 };
-                pools().any(|pool| pool.provisioning == Provisioning::Error && same_port(pool))
+                pools().any(|pool| pool.provisioning == Provisioning::Error && same(pool))
             }
             // Who may connect is no repair, and comes first.
             CloudChange::UpdateListener { fields, .. } if fields.get("default_pool_id").is_none() => false,
             CloudChange::UpdateListener { id, .. } | CloudChange::DeleteListener { id } => {
                 listeners().any(|one| one.id == *id && one.provisioning == Provisioning::Error)
+            }
+            CloudChange::UpdatePolicy { id, .. } | CloudChange::DeletePolicy { id } => {
+                let policy = self.policy(id).filter(|one| one.is_broken());
+                return policy.map(|one| PlanPart::Policy(one.identity()));
             }
             CloudChange::SetMembers { pool, members, .. } => {
                 let listed = |one: &SeenMember| {
@@ -142,12 +154,17 @@ impl Actor {
 /// Whether something of a port is in `ERROR`.
 fn is_broken(balancer: &SeenBalancer, id: ListenerId) -> bool {
     let tag = port_tag(id);
+    let listener = |one: &SeenListener| one.tags.contains(&tag) && one.provisioning == Provisioning::Error;
+    balancer.listeners.iter().any(listener) || has_broken_pool(balancer, &tag)
+}
+
+/// Whether a pool with this tag is in `ERROR`, or something in it.
+fn has_broken_pool(balancer: &SeenBalancer, tag: &str) -> bool {
     let error = |one: Provisioning| one == Provisioning::Error;
-    let listener = |one: &SeenListener| one.tags.contains(&tag) && error(one.provisioning);
     let pool = |one: &SeenPool| {
         let monitor = one.monitor.as_ref().is_some_and(|monitor| error(monitor.provisioning));
         let member = one.members.iter().any(|member| error(member.provisioning));
-        one.tags.contains(&tag) && (error(one.provisioning) || monitor || member)
+        one.tags.iter().any(|one| one == tag) && (error(one.provisioning) || monitor || member)
     };
-    balancer.listeners.iter().any(listener) || balancer.pools.iter().any(pool)
+    balancer.pools.iter().any(pool)
 }

@@ -50,8 +50,8 @@ impl Actor {
         }
         // What is left alone for now would be missing behind the floating IP.
         let of_ports = |(part, _): &(&PlanPart, &Block)| {
-            use PlanPart::{Closing, NewMembers, Port, Ranges};
-            matches!(part, Port(_) | Ranges(_) | NewMembers(_) | Closing(_))
+            use PlanPart::{Closing, NewMembers, Policy, Pool, Port, Ranges};
+            matches!(part, Port(_) | Pool(_) | Policy(_) | Ranges(_) | NewMembers(_) | Closing(_))
         };
         if let Some((_, block)) = self.memory.blocked(now).find(of_ports) {
             return BalancerStep::Blocked(block.clone());
@@ -94,8 +94,9 @@ impl Actor {
         if current.provisioning != Provisioning::Active {
             return None;
         }
-        let ids = target.wanted.header.listeners.iter().map(|wish| wish.id);
-        let steps = ids.filter_map(|id| {
+        let listeners: Vec<_> = target.wanted.header.listeners.iter().map(|wish| wish.id).collect();
+        let ids = target.pool_ids(&listeners);
+        let steps = ids.iter().filter_map(|id| {
             let pool = self.pool_in_use(current, id).filter(|pool| pool.provisioning == Provisioning::Active)?;
             let may = MemberChanges { repair: false, add: self.may_add(id, now) };
             self.unless_blocked(self.members_step(pool, &target.members(id), &target.abilities, may)?, now)

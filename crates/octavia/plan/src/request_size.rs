@@ -18,16 +18,33 @@ pub(crate) fn fitting(members: &[Value]) -> usize {
 }
 
 /// Takes members out of the body of a new load balancer until it fits, of each pool its last ones: they come afterwards, and
-/// meanwhile the others serve. Returns `None` if it does not fit without any.
+/// meanwhile the others serve. Then policies, of each listener its last ones, and with them the default pool, which comes after
+/// all of them. Returns `None` if it does not fit without any.
 pub(crate) fn fitted_balancer(mut body: Value) -> Option<Value> {
     while size_of(&body) + AROUND > LARGEST {
-        // `[..]` would add what is not there, as null.
-        let pools = body.get_mut("pools")?.as_array_mut()?;
-        let members = pools.iter_mut().filter_map(|pool| pool.get_mut("members")?.as_array_mut());
-        let most = members.max_by_key(|members| members.len()).filter(|members| !members.is_empty())?;
-        most.truncate(most.len() / 2);
+        if !has_fewer_members(&mut body)? {
+            has_fewer_policies(&mut body)?;
+        }
     }
     Some(body)
+}
+
+fn has_fewer_members(body: &mut Value) -> Option<bool> {
+    // `[..]` would add what is not there, as null.
+    let pools = body.get_mut("pools")?.as_array_mut()?;
+    let members = pools.iter_mut().filter_map(|pool| pool.get_mut("members")?.as_array_mut());
+    let most = members.max_by_key(|members| members.len()).filter(|members| !members.is_empty());
+    Some(most.map(|most| most.truncate(most.len() / 2)).is_some())
+}
+
+fn has_fewer_policies(body: &mut Value) -> Option<()> {
+    let count = |one: &Value| one.get("l7policies").and_then(Value::as_array).map_or(0, Vec::len);
+    let listeners = body.get_mut("listeners")?.as_array_mut()?;
+    let most = listeners.iter_mut().max_by_key(|one| count(one)).filter(|one| count(one) > 0)?;
+    let policies = most.get_mut("l7policies")?.as_array_mut()?;
+    policies.truncate(policies.len() - policies.len().div_ceil(16));
+    most.as_object_mut()?.remove("default_pool");
+    Some(())
 }
 
 fn size_of(value: &Value) -> usize {
@@ -65,5 +82,18 @@ mod tests {
         let small = json!({"pools": [{"members": members(3)}]});
         assert_eq!(fitted_balancer(small.clone()), Some(small));
         assert_eq!(fitted_balancer(json!({"pools": [{"name": "x".repeat(LARGEST)}]})), None);
+    }
+
+    #[test]
+    fn the_last_policies_of_a_router_come_afterwards_and_the_default_pool_after_them() {
+        let policies: Value = (0..400).map(|number| json!({"name": number, "tags": ["x".repeat(500)]})).collect();
+        let listener = |policies: Value| json!({"l7policies": policies, "default_pool": {"name": "p"}});
+        let all = json!({"pools": [{"members": [member(1)]}], "listeners": [listener(policies), listener(json!([]))]});
+        let fitted = fitted_balancer(all).unwrap();
+        let left = fitted["listeners"][0]["l7policies"].as_array().unwrap();
+        assert!(left.len() > 150 && size_of(&fitted) <= LARGEST, "{}", left.len());
+        assert!(left.iter().zip(0..).all(|(one, number)| one["name"] == number));
+        let default = |at: usize| fitted["listeners"][at].get("default_pool").is_some();
+        assert_eq!((default(0), default(1)), (false, true));
     }
 }

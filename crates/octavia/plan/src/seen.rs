@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::seen_policy::SeenPolicy;
 use crate::mark::{KEEP, is_kept};
 
 /// The progress of a load balancer's, or a part's, last change.
@@ -87,6 +88,8 @@ pub struct SeenListener {
     pub default_pool: Option<String>,
     pub admin_state_up: bool,
     pub allowed_cidrs: Vec<String>,
+    /// Policies, in their order.
+    pub policies: Vec<SeenPolicy>,
     /// The fields of the row that are compared only where they are wanted.
     pub row: Value,
 }
@@ -242,14 +245,14 @@ impl SeenBalancer {
     #[must_use]
     pub fn read_tree(row: &Value) -> Self {
         let all = |key: &str| row[key].as_array().cloned().unwrap_or_default();
-        let listeners = all("listeners").iter().map(SeenListener::read).collect();
+        let listeners = all("listeners").iter().map(SeenListener::read_tree).collect();
         let pools = all("pools").iter().map(SeenPool::read_tree).collect();
         Self { listeners, pools, ..Self::read(row) }
     }
 }
 
 impl SeenListener {
-    /// Reads a row.
+    /// Reads a row, without its policies.
     #[must_use]
     pub fn read(row: &Value) -> Self {
         Self {
@@ -262,8 +265,16 @@ impl SeenListener {
             default_pool: row["default_pool_id"].as_str().map(str::to_owned),
             admin_state_up: row["admin_state_up"] != false,
             allowed_cidrs: texts(row, "allowed_cidrs"),
+            policies: Vec::new(),
             row: without(row, &LISTENER_FIELDS),
         }
+    }
+
+    fn read_tree(row: &Value) -> Self {
+        let policies = row["l7policies"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut listener = Self { policies: policies.iter().map(SeenPolicy::read_tree).collect(), ..Self::read(row) };
+        listener.order_policies();
+        listener
     }
 }
 
@@ -389,11 +400,11 @@ impl SeenFloatingIp {
     }
 }
 
-fn text(row: &Value, key: &str) -> String {
+pub(crate) fn text(row: &Value, key: &str) -> String {
     row[key].as_str().unwrap_or_default().to_owned()
 }
 
-fn texts(row: &Value, key: &str) -> Vec<String> {
+pub(crate) fn texts(row: &Value, key: &str) -> Vec<String> {
     text_list(&row[key])
 }
 
@@ -411,7 +422,7 @@ fn port(row: &Value, key: &str) -> Option<u16> {
     row[key].as_u64().and_then(|port| u16::try_from(port).ok())
 }
 
-fn status(row: &Value) -> Provisioning {
+pub(crate) fn status(row: &Value) -> Provisioning {
     Provisioning::read(row["provisioning_status"].as_str().unwrap_or_default())
 }
 

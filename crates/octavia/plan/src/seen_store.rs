@@ -20,6 +20,7 @@ struct PackedSeen {
     bytes: Box<[u8]>,
     has_balancers: bool,
     has_floating: bool,
+    has_policies: bool,
     /// Since it was read.
     unpacked: OnceLock<Box<Seen>>,
 }
@@ -43,7 +44,8 @@ impl SeenStore {
         if self.plain != Seen::default() && unpack(&bytes).as_ref() == Some(&self.plain) {
             let plain = std::mem::take(&mut self.plain);
             let (has_balancers, has_floating) = (!plain.balancers.is_empty(), !plain.floating.is_empty());
-            self.packed = Some(PackedSeen { bytes, has_balancers, has_floating, unpacked: OnceLock::new() });
+            let (has_policies, unpacked) = (has_policies(&plain), OnceLock::new());
+            self.packed = Some(PackedSeen { bytes, has_balancers, has_floating, has_policies, unpacked });
         }
     }
 
@@ -56,6 +58,15 @@ impl SeenStore {
     pub(crate) fn has_floating(&self) -> bool {
         self.packed.as_ref().map_or(!self.plain.floating.is_empty(), |packed| packed.has_floating)
     }
+
+    /// Whether listeners have policies; nothing is unpacked for that.
+    pub(crate) fn has_policies(&self) -> bool {
+        self.packed.as_ref().map_or_else(|| has_policies(&self.plain), |packed| packed.has_policies)
+    }
+}
+
+fn has_policies(seen: &Seen) -> bool {
+    seen.balancers.iter().flat_map(|one| &one.listeners).any(|one| !one.policies.is_empty())
 }
 
 impl From<Seen> for SeenStore {

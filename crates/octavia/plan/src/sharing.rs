@@ -91,7 +91,7 @@ pub fn merged(
                 let (owner, header) = (wanted.header.owner.clone(), Arc::clone(&wanted.header));
                 parts.insert(wish.id, SharedPart { owner, key: DesiredKey::clone(key), header });
                 listeners.push(wish.clone());
-                members.extend(wanted.members.of(wish.id).iter().cloned());
+                members.extend(wanted.members.of(&wish.id.into()).iter().cloned());
             }
         }
         if !loss.ports.is_empty() || !loss.settings.is_empty() {

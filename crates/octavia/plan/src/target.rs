@@ -4,13 +4,13 @@ use std::net::IpAddr;
 
 use gimbal_kuryr_model::{
     Algorithm, ClientRanges, CloudFacts, DesiredKey, DesiredLoadBalancer, DesiredMember, HealthMonitor, ListenerId,
-    ListenerKind, LoadBalancerHeader, MonitorKind, ProxyVersion, Text,
+    ListenerKind, LoadBalancerHeader, MonitorKind, PoolId, ProxyVersion, Text,
 };
 use gimbal_model::Protocol;
 use serde_json::{Map, Value, json};
 
 use crate::abilities::UsableAbilities;
-use crate::mark::{Mark, owner_tag_of, port_tag, replaces_tag};
+use crate::mark::{Mark, owner_tag_of, port_tag, replaces_tag, tag_of_pool};
 use crate::sharing::Sharing;
 use crate::tags::member_tags;
 
@@ -39,7 +39,7 @@ pub(crate) struct WantedListener {
 
 /// A wanted pool.
 pub(crate) struct WantedPool {
-    pub(crate) id: ListenerId,
+    pub(crate) id: PoolId,
     pub(crate) name: String,
     pub(crate) protocol: &'static str,
     /// Unset: any will do, and a new pool gets the first.
@@ -90,11 +90,19 @@ impl WantedBalancer<'_> {
         self.own_tags().chain(self.sharing.into_iter().flat_map(Sharing::owner_tags))
     }
 
-    fn own_tags(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn own_tags(&self) -> impl Iterator<Item = String> {
         self.mark.tags().into_iter().chain(self.resource_tags.iter().map(ToString::to_string))
     }
 
-    /// Returns the tags of a listener or pool.
+    /// Returns the tags of a pool.
+    pub(crate) fn pool_tags(&self, id: &PoolId) -> Vec<String> {
+        match id {
+            PoolId::Listener(id) => self.part_tags(*id),
+            PoolId::Service(_) => std::iter::once(tag_of_pool(id)).chain(self.own_tags()).collect(),
+        }
+    }
+
+    /// Returns the tags of a listener, and of its pool.
     pub(crate) fn part_tags(&self, id: ListenerId) -> Vec<String> {
         let part = self.sharing.and_then(|sharing| sharing.parts.get(&id));
         let owner = part.map(|part| owner_tag_of(&part.owner));
@@ -133,11 +141,18 @@ impl WantedBalancer<'_> {
         Some(WantedListener { id, name, protocol: listener_protocol(id, wish.kind), up, allowed, options })
     }
 
-    pub(crate) fn pool(&self, id: ListenerId) -> Option<WantedPool> {
-        let header = self.header_of(id);
-        let wish = header.listener(id)?;
+    /// Returns a wanted pool; `None` for one that there is not to be. A router's listener has no pool of its own.
+    pub(crate) fn pool(&self, id: &PoolId) -> Option<WantedPool> {
+        let (header, kind, transport, name) = match id {
+            PoolId::Listener(id) => {
+                let header = self.header_of(*id);
+                let wish = header.listener(*id).filter(|_| !self.is_router())?;
+                (header, wish.kind, id.protocol, self.part_name(*id))
+            }
+            PoolId::Service(id) => (self.header(), ListenerKind::Http, Protocol::Tcp, self.service_pool_name(id)?),
+        };
         let balancing = &header.balancing;
-        let protocol = match (wish.kind, balancing.proxy, id.protocol) {
+        let protocol = match (kind, balancing.proxy, transport) {
             (_, _, Protocol::Udp) => "UDP",
             (_, _, Protocol::Sctp) => "SCTP",
             (_, Some(ProxyVersion::V1), _) => "PROXY",
@@ -145,7 +160,7 @@ impl WantedBalancer<'_> {
             (ListenerKind::Plain, None, _) => "TCP",
             (ListenerKind::Http | ListenerKind::TerminatedHttps, None, _) => "HTTP",
         };
-        let datagrams = id.protocol != Protocol::Tcp;
+        let datagrams = transport != Protocol::Tcp;
         let persistence = match balancing.affinity_seconds {
             None => Value::Null,
             // Only pools of datagrams have a time of their own; haproxy's table has Octavia's.
@@ -154,19 +169,19 @@ impl WantedBalancer<'_> {
         };
         let algorithm = balancing.algorithm.map(algorithm);
         let algorithm = algorithm.or_else(|| (!self.abilities.provider.weights).then_some("SOURCE_IP_PORT"));
-        let name = self.part_name(id);
         let monitor = header.monitor.as_deref().map(|wanted| {
-            let mut body = monitor(wanted, id.protocol);
+            let mut body = monitor(wanted, transport);
             body.insert("name".into(), json!(name));
-            body.insert("tags".into(), json!(self.part_tags(id)));
+            body.insert("tags".into(), json!(self.pool_tags(id)));
             body
         });
-        Some(WantedPool { id, name, protocol, algorithm, persistence, monitor })
+        Some(WantedPool { id: id.clone(), name, protocol, algorithm, persistence, monitor })
     }
 
     /// Returns the members of a pool, in order. A provider without weights takes no connections away from one that drains.
-    pub(crate) fn members(&self, id: ListenerId) -> Vec<WantedMember> {
-        let monitor_port = self.header_of(id).monitor.as_deref().and_then(|monitor| monitor.port);
+    pub(crate) fn members(&self, id: &PoolId) -> Vec<WantedMember> {
+        let header = id.listener().map_or_else(|| self.header(), |id| self.header_of(id));
+        let monitor_port = header.monitor.as_deref().and_then(|monitor| monitor.port);
         self.wanted.members.of(id).iter().map(|one| self.member(one, monitor_port)).collect()
     }
 
@@ -265,10 +280,11 @@ impl WantedBalancer<'_> {
         }
         if populated {
             let ids = || header.listeners.iter().map(|wish| wish.id).filter(|id| !without.contains(id));
-            let pools = ids().filter_map(|id| {
+            let pools = self.pool_ids(&ids().collect::<Vec<_>>());
+            let pools = pools.iter().filter_map(|id| {
                 let pool = self.pool(id)?;
-                let mut body = pool.body(&self.part_tags(id));
-                // The name is what the listener refers to, and has to be unique.
+                let mut body = pool.body(&self.pool_tags(id));
+                // The name is what listeners and policies refer to, and has to be unique.
                 let members = self.members(id);
                 if !members.is_empty() {
                     let tags = member_tags(self.mark, self.resource_tags);
@@ -283,7 +299,11 @@ impl WantedBalancer<'_> {
             let listeners = ids().filter_map(|id| {
                 let listener = self.listener(id)?;
                 let mut body = listener.body(&self.part_tags(id));
-                body["default_pool"] = json!({"name": listener.name});
+                if self.is_router() {
+                    self.add_routes(id, &mut body);
+                } else {
+                    body["default_pool"] = json!({"name": listener.name});
+                }
                 Some(body)
             });
             body["listeners"] = listeners.collect();

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use crate::abilities::MISSING_FOR;
 use crate::actor::Actor;
-use crate::children::texts;
 use crate::mark::KEEP;
 use crate::memory::RepairTime;
 use crate::outcome::{CloudAbility, MissingAbility};
+use crate::pools::texts;
 use crate::seen::{Provisioning, Seen, SeenBalancer, SeenPool};
+use crate::seen_policy::SeenPolicy;
 use crate::step::{BalancerStep, Block, CloudLook, Wait};
 
 /// How long a part may come after its load balancer: the lists were not read at one instant.
@@ -123,14 +124,28 @@ impl Actor {
                 && members.iter().all(|one| is_made(one.tags.contains(&owner), &one.tags, one.provisioning))
         };
         let listeners = &balancer.listeners;
+        // Rules belong to whom their policy belongs to.
+        let of_policy = |policy: &SeenPolicy| {
+            let ours = self.mark.is_on(&policy.tags);
+            let mut rules = policy.rules.iter();
+            is_made(ours, &policy.tags, policy.provisioning)
+                && rules.all(|one| is_made(ours, &policy.tags, one.provisioning))
+        };
         listeners.iter().all(|one| is_made(self.mark.is_on(&one.tags), &one.tags, one.provisioning))
+            && listeners.iter().flat_map(|one| &one.policies).all(of_policy)
             && balancer.pools.iter().all(of_pool)
     }
 }
 
 /// Returns the parts of a load balancer, and how their last change goes.
 fn parts(balancer: &mut SeenBalancer) -> impl Iterator<Item = (String, &mut Provisioning)> {
-    let listeners = balancer.listeners.iter_mut().map(|one| (one.id.clone(), &mut one.provisioning));
+    let listeners = balancer.listeners.iter_mut().flat_map(|listener| {
+        let policies = listener.policies.iter_mut().flat_map(|policy| {
+            let rules = policy.rules.iter_mut().map(|one| (one.id.clone(), &mut one.provisioning));
+            rules.chain(std::iter::once((policy.id.clone(), &mut policy.provisioning)))
+        });
+        policies.chain(std::iter::once((listener.id.clone(), &mut listener.provisioning)))
+    });
     let pools = balancer.pools.iter_mut().flat_map(|pool| {
         let members = pool.members.iter_mut().map(|one| (one.id.clone(), &mut one.provisioning));
         let monitor = pool.monitor.iter_mut().map(|one| (one.id.clone(), &mut one.provisioning));

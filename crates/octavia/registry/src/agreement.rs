@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{Provisioning, SeenBalancer, SeenListener, SeenPool, SeenPort};
+use gimbal_octavia_plan::{Provisioning, SeenBalancer, SeenListener, SeenPolicy, SeenPool, SeenPort};
 
 use crate::cell::Cell;
 use crate::fingerprint::{row_print, seen_floating_print};
@@ -31,7 +31,10 @@ fn parts_agree(balancer: &SeenBalancer, row: &serde_json::Value, rows: &OwnerRow
     let listeners = ids(&row["listeners"]);
     let same_listener = |id: &String| {
         let seen = balancer.listeners.iter().find(|one| one.id == *id);
-        seen.zip(rows.listeners.get(id)).is_some_and(|(seen, row)| SeenListener::read(row) == *seen)
+        seen.zip(rows.listeners.get(id)).is_some_and(|(seen, row)| {
+            let listed = SeenListener { policies: seen.policies.clone(), ..SeenListener::read(row) };
+            listed == *seen && policies_agree(seen, row, rows)
+        })
     };
     let pools = ids(&row["pools"]);
     let same_pool = |id: &String| {
@@ -49,6 +52,21 @@ fn parts_agree(balancer: &SeenBalancer, row: &serde_json::Value, rows: &OwnerRow
         && listeners.iter().all(same_listener)
         && pools.len() == balancer.pools.len()
         && pools.iter().all(same_pool)
+}
+
+/// Whether the policies of a listener are those that answers have shown. Rules are in no list but by their IDs.
+fn policies_agree(seen: &SeenListener, row: &serde_json::Value, rows: &OwnerRows) -> bool {
+    let named: BTreeSet<String> = ids(&row["l7policies"]).into_iter().collect();
+    let same_policy = |seen: &SeenPolicy| {
+        rows.policies.get(&seen.id).is_some_and(|row| {
+            let rules: BTreeSet<String> = ids(&row["rules"]).into_iter().collect();
+            named.contains(&seen.id)
+                && SeenPolicy { rules: seen.rules.clone(), ..SeenPolicy::read(row) } == *seen
+                && rules.len() == seen.rules.len()
+                && seen.rules.iter().all(|one| rules.contains(&one.id))
+        })
+    };
+    named.len() == seen.policies.len() && seen.policies.iter().all(same_policy)
 }
 
 /// Returns the owner's ports where a look after a change of ours need not search for them: answers have shown them since the last

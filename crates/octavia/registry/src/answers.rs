@@ -352,7 +352,13 @@ fn is_missing(before: &Seen, now: &Seen) -> bool {
         ids.extend(seen.floating.iter().map(|one| one.id.clone()));
         for balancer in &seen.balancers {
             ids.insert(balancer.id.clone());
-            ids.extend(balancer.listeners.iter().map(|one| one.id.clone()));
+            for listener in &balancer.listeners {
+                ids.insert(listener.id.clone());
+                for policy in &listener.policies {
+                    ids.insert(policy.id.clone());
+                    ids.extend(policy.rules.iter().map(|one| one.id.clone()));
+                }
+            }
             for pool in &balancer.pools {
                 ids.insert(pool.id.clone());
                 ids.extend(pool.monitor.iter().map(|one| one.id.clone()));

@@ -9,15 +9,15 @@ use gimbal_octavia_plan::{Seen, SeenFloatingIp, names_another_cluster};
 
 use crate::owner_look::OwnerRows;
 
-/// Returns a number that differs when something of an owner was changed: a load balancer, or a listener or pool that carries the
-/// cluster's tag. A member that changes moves its pool's `updated_at`. Health is not part of it, and neither is what is in
+/// Returns a number that differs when something of an owner was changed: a load balancer, or a listener, pool or policy that carries
+/// the cluster's tag. A member that changes moves its pool's `updated_at`, and a rule that of its policy. Health is not part of it, and neither is what is in
 /// other projects than these: lists do not show it.
 pub(crate) fn print_of(rows: &OwnerRows, cluster_tag: &str, projects: &[Text]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut balancers: Vec<&Value> = rows.balancers.iter().filter(|row| is_in(row, projects)).collect();
     balancers.sort_by_key(|row| row["id"].as_str());
     balancers.into_iter().for_each(|row| add(row, &mut hasher));
-    let parts = rows.listeners.values().chain(rows.pools.values());
+    let parts = rows.listeners.values().chain(rows.pools.values()).chain(rows.policies.values());
     for row in parts.filter(|row| has_tag(row, cluster_tag) && is_in(row, projects)) {
         add(row, &mut hasher);
     }
@@ -105,6 +105,9 @@ pub(crate) fn strangers_print(seen: &Seen, owner_tag: &str, floating: Option<&Fl
     };
     for balancer in &seen.balancers {
         balancer.listeners.iter().filter(|one| is_strange(&one.tags)).for_each(|one| add(&one.id));
+        // Rules belong to their policy, and carry no mark.
+        let policies = balancer.listeners.iter().flat_map(|one| &one.policies);
+        policies.filter(|one| is_strange(&one.tags)).for_each(|one| add(&one.id));
         for pool in &balancer.pools {
             if is_strange(&pool.tags) {
                 add(&pool.id);
@@ -126,4 +129,25 @@ pub(crate) fn strangers_print(seen: &Seen, owner_tag: &str, floating: Option<&Fl
     let added = seen.floating.iter().filter(is_added);
     added.filter(|one| !is_asked_for(one)).for_each(|one| add(&one.id));
     (count > 0).then(|| hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Whatever else Octavia makes of the listener's row.
+    #[test]
+    fn a_policy_with_the_mark_that_changes_is_a_change_of_its_owner() {
+        let print = |policy: Value| {
+            let policies = BTreeMap::from([("p".to_owned(), policy)]);
+            print_of(&OwnerRows { policies, ..OwnerRows::default() }, "ours", &["p1".into()])
+        };
+        let policy = |position, tag| json!({"id": "p", "project_id": "p1", "position": position, "tags": [tag]});
+        assert_ne!(print(policy(1, "ours")), print(policy(2, "ours")));
+        assert_eq!(print(policy(1, "theirs")), print(policy(2, "theirs")), "lists do not show those of others");
+    }
 }

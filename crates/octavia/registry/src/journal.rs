@@ -8,8 +8,18 @@ use gimbal_octavia_plan::{ApiVerb, CloudChange};
 const KEPT: usize = 20;
 
 /// Resources, in the words of [`gimbal_octavia_plan::ServiceCall::resource`].
-const RESOURCES: [&str; 8] =
-    ["port", "loadbalancer", "listener", "pool", "healthmonitor", "members", "member", "floatingip"];
+const RESOURCES: [&str; 10] = [
+    "port",
+    "loadbalancer",
+    "listener",
+    "pool",
+    "healthmonitor",
+    "members",
+    "member",
+    "floatingip",
+    "l7policy",
+    "l7rule",
+];
 
 /// What was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -35,6 +35,7 @@ impl Learned {
                 CloudAbility::PopulatedCreate => abilities.populated_create = false,
                 CloudAbility::BatchMembers => abilities.batch_members = false,
                 CloudAbility::ClientRanges => abilities.client_ranges = false,
+                CloudAbility::L7 => abilities.l7 = false,
                 CloudAbility::OwnPort => abilities.own_port = false,
                 // No fact for controllers: only the repair of a broken load balancer differs.
                 CloudAbility::Failover => {}

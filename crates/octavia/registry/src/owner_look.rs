@@ -1,12 +1,13 @@
 //! A look at everything that one owner has, read by read.
 
+mod policies;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
 use gimbal_octavia_plan::{
-    ApiService, Mark, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
-    is_group,
+    ApiService, Mark, Seen, SeenBalancer, SeenFloatingIp, SeenMember, SeenMonitor, SeenPool, SeenPort, is_group,
 };
 use serde_json::Value;
 
@@ -28,6 +29,10 @@ pub(crate) enum LookPart {
     Pools(String),
     Monitor(String),
     Members(String),
+    /// The policies of a listener.
+    Policies(String),
+    /// The rules of a policy.
+    Rules(String),
     /// The load balancer that has a port of the owner's, whoever's it is.
     UserOf(String),
 }
@@ -66,6 +71,8 @@ pub(crate) struct OwnerRows {
     pub(crate) balancers: Vec<Value>,
     pub(crate) listeners: BTreeMap<String, Value>,
     pub(crate) pools: BTreeMap<String, Value>,
+    /// Policies of listeners.
+    pub(crate) policies: BTreeMap<String, Value>,
     /// Unset: not listed.
     pub(crate) floating: Option<Vec<Value>>,
     /// Ports with the owner's mark, as far as they are known; unset: they are to be searched for.
@@ -94,6 +101,8 @@ pub(crate) struct OwnerLook {
     floating: Vec<Value>,
     monitors: BTreeMap<String, Value>,
     members: BTreeMap<String, Vec<Value>>,
+    /// The rules of policies.
+    rules: BTreeMap<String, Vec<Value>>,
     ports: Vec<Value>,
     /// Ports that are known without a search.
     known_ports: Option<Vec<SeenPort>>,
@@ -129,6 +138,7 @@ impl OwnerLook {
             floating: Vec::new(),
             monitors: BTreeMap::new(),
             members: BTreeMap::new(),
+            rules: BTreeMap::new(),
             ports: Vec::new(),
             known_ports: None,
             asked: BTreeSet::new(),
@@ -217,6 +227,7 @@ impl OwnerLook {
             floating: Vec::new(),
             monitors: BTreeMap::new(),
             members: BTreeMap::new(),
+            rules: BTreeMap::new(),
             ports: Vec::new(),
             known_ports: None,
             asked: BTreeSet::new(),
@@ -253,8 +264,10 @@ impl OwnerLook {
                 }
             }
             LookPart::Listeners(balancer) => {
-                let all = self.named_by(balancer, "listeners", rows);
-                self.rows.listeners.extend(all);
+                for (id, row) in self.named_by(balancer, "listeners", rows) {
+                    more.extend(self.policies_of(&id, &row, project));
+                    self.rows.listeners.insert(id, row);
+                }
             }
             LookPart::Pools(balancer) => {
                 for (id, row) in self.named_by(balancer, "pools", rows) {
@@ -265,6 +278,8 @@ impl OwnerLook {
             // What is gone meanwhile is gone.
             LookPart::Monitor(id) => self.monitors.extend(rows.into_iter().next().map(|row| (id.clone(), row))),
             LookPart::Members(pool) => drop(self.members.insert(pool.clone(), rows)),
+            LookPart::Policies(listener) => more = self.take_policies(listener, rows, project),
+            LookPart::Rules(policy) => drop(self.rules.insert(policy.clone(), rows)),
             LookPart::UserOf(port) => self.take_user(port, &rows),
         }
         self.outstanding += more.len();
@@ -359,9 +374,15 @@ impl OwnerLook {
             // One list each: with fifty ports a request for each listener and pool would be a hundred.
             let parts_of =
                 |resource, path| list(ApiService::Octavia, resource, path, vec![("loadbalancer_id", balancer.clone())]);
-            if ids(&row["listeners"]).iter().any(|id| !self.rows.listeners.contains_key(id)) {
+            let listeners = ids(&row["listeners"]);
+            if listeners.iter().any(|id| !self.rows.listeners.contains_key(id)) {
                 let read = parts_of("listener", "listeners");
                 more.extend(self.ask(LookPart::Listeners(balancer.clone()), &project, read));
+            }
+            for id in listeners {
+                if let Some(known) = self.rows.listeners.get(&id).cloned() {
+                    more.extend(self.policies_of(&id, &known, &project));
+                }
             }
             let pools = ids(&row["pools"]);
             if pools.iter().any(|id| !self.rows.pools.contains_key(id)) {
@@ -410,7 +431,7 @@ impl OwnerLook {
         let mut balancer = SeenBalancer::read(row);
         let listeners = ids(&row["listeners"]);
         balancer.listeners =
-            listeners.iter().filter_map(|id| self.rows.listeners.get(id)).map(SeenListener::read).collect();
+            listeners.iter().filter_map(|id| self.rows.listeners.get(id)).map(|row| self.listener(row)).collect();
         for id in ids(&row["pools"]) {
             let Some(row) = self.rows.pools.get(&id) else { continue };
             let mut pool = SeenPool::read(row);
@@ -436,6 +457,8 @@ pub(crate) fn list(
         "listener" => "listeners",
         "pool" => "pools",
         "member" => "members",
+        "l7policy" => "l7policies",
+        "l7rule" => "rules",
         "port" => "ports",
         _ => "floatingips",
     };

@@ -15,7 +15,8 @@ const LATENCY: Duration = Duration::from_secs(3);
 /// How many of those who wait for a quota try it when there may be room.
 const TRIED_TOGETHER: usize = 3;
 /// What goes with a load balancer.
-pub(crate) const WITH_A_BALANCER: [&str; 6] = ["loadbalancer", "listener", "pool", "healthmonitor", "member", "port"];
+pub(crate) const WITH_A_BALANCER: [&str; 8] =
+    ["loadbalancer", "listener", "pool", "healthmonitor", "member", "l7policy", "l7rule", "port"];
 /// How long a used-up quota is left alone, unless something was deleted.
 const QUOTA_PAUSE: Duration = Duration::from_secs(300);
 
@@ -266,7 +267,8 @@ impl CloudPace {
 pub(crate) fn freed_by(change: &CloudChange) -> &'static [&'static str] {
     match change {
         CloudChange::DeleteBalancer { .. } => &WITH_A_BALANCER,
-        CloudChange::DeleteListener { .. } => &["listener"],
+        CloudChange::DeleteListener { .. } => &["listener", "l7policy", "l7rule"],
+        CloudChange::DeletePolicy { .. } => &["l7policy", "l7rule"],
         CloudChange::DeletePool { .. } => &["pool", "healthmonitor", "member"],
         CloudChange::DeleteMonitor { .. } => &["healthmonitor"],
         CloudChange::DeleteMember { .. } | CloudChange::SetMembers { additive: false, .. } => &["member"],
@@ -279,9 +281,10 @@ pub(crate) fn freed_by(change: &CloudChange) -> &'static [&'static str] {
 /// Returns the resource that a refusal for a quota names: `Listener`, `['port']`, with or without what the service says before
 /// that (`... for resources: Listener`).
 pub(crate) fn named_resource(words: &str) -> Option<&'static str> {
-    const RESOURCES: [&str; 7] = ["loadbalancer", "listener", "pool", "healthmonitor", "member", "port", "floatingip"];
+    const RESOURCES: [&str; 9] =
+        ["loadbalancer", "listener", "pool", "healthmonitor", "member", "l7policy", "l7rule", "port", "floatingip"];
     let named = words.rsplit_once("resources:").map_or(words, |(_, named)| named);
-    let named: String = named.chars().filter(|c| c.is_ascii_alphabetic()).collect::<String>().to_ascii_lowercase();
+    let named: String = named.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase();
     RESOURCES.into_iter().find(|resource| named.starts_with(resource))
 }
 
@@ -295,6 +298,7 @@ mod tests {
             ("Quota has been met for resources: Listener", Some("listener")),
             ("Quota has been met for resources: Load Balancer", Some("loadbalancer")),
             ("Quota has been met for resources: HealthMonitor", Some("healthmonitor")),
+            ("Quota has been met for resources: L7Policy", Some("l7policy")),
             ("Quota exceeded for resources: ['port'].", Some("port")),
             // As the client gives it: without what comes before.
             ("Listener", Some("listener")),

@@ -37,6 +37,8 @@ pub(crate) enum PollPart {
     Balancers,
     Listeners,
     Pools,
+    /// Policies, where there are any.
+    Policies,
     Floating,
     /// Ports that nothing uses.
     Ports,
@@ -58,6 +60,7 @@ struct PollRun {
     balancers: Vec<Value>,
     listeners: BTreeMap<String, Value>,
     pools: BTreeMap<String, Value>,
+    policies: BTreeMap<String, Value>,
     floating: Option<Vec<Value>>,
     ports: Option<Vec<Value>>,
     /// Ports of VIPs; unset: not asked for, or not all could be read.
@@ -147,6 +150,7 @@ impl ManagedCluster {
             DesiredEntry::Deleting { .. } => false,
         };
         let floating = rarely || !self.floating.is_empty() || self.cells.values().any(|cell| floats(cell));
+        let routes = self.cells.values().any(|cell| routes(cell));
         let mut reads: Vec<(PollPart, Text, CloudRead)> = Vec::new();
         for project in &self.settings.projects {
             let of = |key, tags: String| vec![(key, tags), ("project_id", project.to_string())];
@@ -162,6 +166,9 @@ impl ManagedCluster {
             add(PollPart::Balancers, octavia("loadbalancer", "loadbalancers", balancers));
             add(PollPart::Listeners, octavia("listener", "listeners", of("tags", self.cluster_tag())));
             add(PollPart::Pools, octavia("pool", "pools", of("tags", self.cluster_tag())));
+            if routes {
+                add(PollPart::Policies, octavia("l7policy", "l7policies", of("tags", self.cluster_tag())));
+            }
             let all = || vec![("project_id", project.to_string())];
             if floating {
                 add(PollPart::Floating, list(ApiService::Neutron, "floatingip", "floatingips", all()));
@@ -185,6 +192,7 @@ impl ManagedCluster {
             balancers: Vec::new(),
             listeners: BTreeMap::new(),
             pools: BTreeMap::new(),
+            policies: BTreeMap::new(),
             floating: floating.then(Vec::new),
             ports: rarely.then(Vec::new),
             vip_ports: None,
@@ -218,6 +226,7 @@ impl ManagedCluster {
             (Some(rows), PollPart::Balancers) => run.balancers.extend(rows),
             (Some(rows), PollPart::Listeners) => run.listeners.extend(by_id(rows)),
             (Some(rows), PollPart::Pools) => run.pools.extend(by_id(rows)),
+            (Some(rows), PollPart::Policies) => run.policies.extend(by_id(rows)),
             (Some(rows), PollPart::Floating) => run.floating.get_or_insert_default().extend(rows),
             (Some(rows), PollPart::Ports) => run.ports.get_or_insert_default().extend(rows),
         }
@@ -335,6 +344,15 @@ impl ManagedCluster {
         let words = description.as_str()?.split_whitespace();
         marked_owner(words, &self.cluster_tag(), &self.settings.name).map(Text::from)
     }
+}
+
+/// Whether there are policies of an owner, or are going to be.
+fn routes(cell: &Cell) -> bool {
+    let is_router = match cell.wanted() {
+        DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.is_some(),
+        DesiredEntry::Deleting { .. } => false,
+    };
+    is_router || cell.actor.has_policies()
 }
 
 fn by_id(rows: Vec<Value>) -> impl Iterator<Item = (String, Value)> {

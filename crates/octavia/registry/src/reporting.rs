@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use gimbal_kuryr_model::{
     DesiredEntry, DesiredKey, FloatingAllocation, ListenerId, LoadBalancerHeader, LoadBalancerReport, Phase,
     PortRefusal, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedPool, Text,
+    ReportedObjects, ReportedPolicy, ReportedPool, Text,
 };
-use gimbal_octavia_plan::{Block, SeenBalancer, SeenFloatingIp, SeenPool};
+use gimbal_octavia_plan::{Block, SeenBalancer, SeenFloatingIp, SeenListener, SeenPolicy, SeenPool};
 
 use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
@@ -331,6 +331,15 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         name: pool.name.as_str().into(),
         protocol: pool.protocol.as_str().into(),
     };
+    let policies = |listener: &SeenListener| {
+        let policy = |one: &SeenPolicy| ReportedPolicy {
+            id: one.id.as_str().into(),
+            listener: listener.id.as_str().into(),
+            position: one.position,
+            name: one.name.as_str().into(),
+        };
+        listener.policies.iter().map(policy).collect::<Vec<_>>()
+    };
     let pools: Vec<&SeenPool> = balancer.pools.iter().filter(|one| is_its(&one.tags)).collect();
     let (members, member_count) = members(balancer, &pools, cell.wanted());
     ReportedObjects {
@@ -340,6 +349,7 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         members,
         member_count,
         floating_ip: floating,
+        policies: balancer.listeners.iter().filter(|one| is_its(&one.tags)).flat_map(policies).collect(),
     }
 }
 
@@ -356,7 +366,7 @@ fn reported(balancer: &SeenBalancer, groups: &[String]) -> Option<ReportedLoadBa
     })
 }
 
-fn listener(one: &gimbal_octavia_plan::SeenListener) -> ReportedListener {
+fn listener(one: &SeenListener) -> ReportedListener {
     let timeout = |key: &str| one.row[key].as_u64().and_then(|value| u32::try_from(value).ok());
     ReportedListener {
         id: one.id.as_str().into(),

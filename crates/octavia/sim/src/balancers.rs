@@ -31,6 +31,9 @@ impl CloudModel {
         let allowed = !populated || self.provider.populated;
         let allowed =
             if allowed { Ok(()) } else { Err(self.provider.refuse("create a fully populated load balancer")) };
+        let has_policies = |one: &Value| one["l7policies"].as_array().is_some_and(|all| !all.is_empty());
+        let routes = body["listeners"].as_array().is_some_and(|all| all.iter().any(has_policies));
+        let allowed = if routes { allowed.and_then(|()| self.check_l7("creating l7policies")) } else { allowed };
         let made = self.create_graph(&id, body).and(allowed).and_then(|()| self.dispatch(&id));
         if let Err(refused) = made {
             self.store.remove(&id);
@@ -88,6 +91,7 @@ impl CloudModel {
         let port = self.store.find(id).map(|one| one.text("vip_port_id").to_owned());
         self.remove_deleted(id);
         self.applied.remove(id);
+        self.routed.remove(id);
         self.network.release(id, port.as_deref());
     }
 

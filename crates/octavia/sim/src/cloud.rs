@@ -9,6 +9,7 @@ use crate::network::Network;
 use crate::objects::ObjectTree;
 use crate::provider::{Fate, Provider, Work};
 use crate::quota::Quotas;
+use crate::requests::Frontend;
 use crate::schema::ApiKind;
 
 /// The most bytes of a body: the default of oslo.middleware's `max_request_body_size`, which Octavia uses.
@@ -28,6 +29,8 @@ pub struct CloudModel {
     pub(crate) work: BTreeMap<String, Work>,
     /// What each load balancer forwards.
     pub(crate) applied: BTreeMap<String, Vec<Forwarding>>,
+    /// What the HTTP listeners of each do with requests.
+    pub(crate) routed: BTreeMap<String, Vec<Frontend>>,
 }
 
 impl CloudModel {
@@ -118,6 +121,14 @@ impl CloudModel {
             (Post, ["pools"]) => self.create_pool(&body["pool"]),
             (Put, ["pools", id]) => self.update_pool(id, &body["pool"]),
             (Delete, ["pools", id]) => self.delete_pool(id),
+            (Get, ["l7policies", policy, "rules"]) => self.list_rules(policy, request),
+            (Post, ["l7policies", policy, "rules"]) => self.create_rule(policy, &body["rule"]),
+            (Get, ["l7policies", policy, "rules", id]) => self.show_rule(policy, id),
+            (Put, ["l7policies", policy, "rules", id]) => self.update_rule(policy, id, &body["rule"]),
+            (Delete, ["l7policies", policy, "rules", id]) => self.delete_rule(policy, id),
+            (Post, ["l7policies"]) => self.create_policy(&body["l7policy"]),
+            (Put, ["l7policies", id]) => self.update_policy(id, &body["l7policy"]),
+            (Delete, ["l7policies", id]) => self.delete_policy(id),
             (Post, ["healthmonitors"]) => self.create_monitor(&body["healthmonitor"]),
             (Put, ["healthmonitors", id]) => self.update_monitor(id, &body["healthmonitor"]),
             (Delete, ["healthmonitors", id]) => self.delete_monitor(id),
@@ -152,11 +163,14 @@ impl CloudModel {
 
 impl CloudModel {
     /// Removes what the provider has deleted, with everything below it, and gives it back to the quotas: what goes with its pool
-    /// in one amount, as `DecrementPoolQuota` does.
+    /// in one amount, as `DecrementPoolQuota` does. What goes with its listener or policy is not given back.
     pub(crate) fn remove_deleted(&mut self, id: &str) {
         let mut with_pools = BTreeMap::<_, usize>::new();
         for one in self.store.tree(id) {
             let Some(object) = self.store.find(&one) else { continue };
+            if one != id && matches!(object.kind, ApiKind::Policy | ApiKind::Rule) {
+                continue;
+            }
             let is_below_pool = matches!(object.kind, ApiKind::Member | ApiKind::Monitor);
             if is_below_pool && one != id {
                 *with_pools.entry((object.project.clone(), object.kind)).or_default() += 1;
@@ -172,7 +186,7 @@ impl CloudModel {
 }
 
 fn top_level(plural: &str) -> Result<ApiKind, ApiRefusal> {
-    let kinds = [ApiKind::LoadBalancer, ApiKind::Listener, ApiKind::Pool, ApiKind::Monitor];
+    let kinds = [ApiKind::LoadBalancer, ApiKind::Listener, ApiKind::Pool, ApiKind::Monitor, ApiKind::Policy];
     let not_found = || ApiRefusal::new(404, "The resource could not be found.");
     kinds.into_iter().find(|kind| kind.plural() == plural).ok_or_else(not_found)
 }

@@ -41,32 +41,39 @@ impl CloudModel {
     /// Applies the load balancer's present configuration.
     pub(crate) fn render(&mut self, balancer: &str) {
         let Some(object) = self.store.find(balancer) else { return };
-        let mut applied = Vec::new();
+        let (mut applied, mut routed) = (Vec::new(), Vec::new());
         if object.is_on("admin_state_up") {
             // What is still in creation when a change has ended was forgotten.
             let is_served =
                 |one: &ApiObject| one.is_on("admin_state_up") && one.provisioning != Progress::PendingCreate;
-            let listeners = self.store.below(balancer, ApiKind::Listener);
-            applied.extend(listeners.filter(|(_, one)| is_served(one)).map(|(_, one)| self.forwarding(one)));
+            let listeners: Vec<_> =
+                self.store.below(balancer, ApiKind::Listener).filter(|(_, one)| is_served(one)).collect();
+            applied.extend(listeners.iter().map(|(_, one)| self.forwarding(one)));
+            routed.extend(listeners.iter().filter_map(|(id, one)| self.routing(id, one, port(one))));
         }
         self.applied.insert(balancer.to_owned(), applied);
+        self.routed.insert(balancer.to_owned(), routed);
     }
 
     fn forwarding(&self, listener: &ApiObject) -> Forwarding {
         let allowed = listener.fields.get("allowed_cidrs").and_then(Value::as_array);
         let texts = |all: &Vec<Value>| all.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect();
         let pool = listener.text("default_pool_id");
-        let is_made = |one: &ApiObject| one.provisioning != Progress::PendingCreate;
-        let up = self.store.find(pool).is_some_and(|pool| pool.is_on("admin_state_up") && is_made(pool));
-        let members = up.then(|| self.store.below(pool, ApiKind::Member)).into_iter().flatten();
-        let is_up = |one: &ApiObject| one.is_on("admin_state_up") && one.provisioning != Progress::Error;
-        let members = members.filter(|(_, one)| is_up(one) && is_made(one));
         Forwarding {
             protocol: listener.text("protocol").to_owned(),
             port: port(listener),
             allowed: allowed.map(texts),
-            targets: members.map(|(_, one)| target(one)).collect(),
+            targets: self.members_of(pool).unwrap_or_default(),
         }
+    }
+
+    /// Returns where a pool leads to; `None` if it is down, or there is none.
+    pub(crate) fn members_of(&self, pool: &str) -> Option<Vec<ForwardTarget>> {
+        let is_made = |one: &ApiObject| one.provisioning != Progress::PendingCreate;
+        self.store.find(pool).filter(|pool| pool.is_on("admin_state_up") && is_made(pool))?;
+        let is_up = |one: &ApiObject| one.is_on("admin_state_up") && one.provisioning != Progress::Error;
+        let members = self.store.below(pool, ApiKind::Member).filter(|(_, one)| is_up(one) && is_made(one));
+        Some(members.map(|(_, one)| target(one)).collect())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The listeners and pools in the request that creates a load balancer: `_graph_create`.
+//! The listeners, policies and pools in the request that creates a load balancer: `_graph_create`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 use crate::cloud::CloudModel;
 use crate::http::ApiRefusal;
 use crate::objects::ApiObject;
+use crate::policies::sanitize;
 use crate::schema::{self, ApiKind};
 
-/// A pool in a listener with no more keys than this is a reference by name. Octavia counts the keys, and two that it fills in.
+/// A pool in a listener or policy with no more keys than this is a reference by name. Octavia counts the keys, and two that it fills in.
 const REFERENCE: usize = 1;
+/// What a policy in a listener has besides its fields.
+const OF_NESTED_POLICY: [&str; 2] = ["redirect_pool", "rules"];
 
 impl CloudModel {
     /// Creates what a request lists below a load balancer. On an error the caller removes the load balancer.
@@ -20,16 +23,10 @@ impl CloudModel {
         let mut listeners = items(body, "listeners");
         let mut references = BTreeSet::new();
         for listener in &mut listeners {
-            let Some(pool) = listener.get("default_pool").filter(|pool| !pool.is_null()).cloned() else { continue };
-            let Some(name) = pool["name"].as_str().filter(|name| !name.is_empty()) else {
-                return Err(ApiRefusal::invalid("Pools must be named when creating a fully populated loadbalancer."));
-            };
-            if pool.as_object().is_some_and(|pool| pool.len() > REFERENCE) {
-                pools.push(pool.clone());
-            } else {
-                references.insert(name.to_owned());
+            lift_pool(listener, "default_pool", &mut pools, &mut references)?;
+            for policy in listener.get_mut("l7policies").and_then(Value::as_array_mut).into_iter().flatten() {
+                lift_pool(policy, "redirect_pool", &mut pools, &mut references)?;
             }
-            listener["default_pool"] = json!({"name": name});
         }
         let names: Vec<&str> = pools.iter().map(|pool| pool["name"].as_str().unwrap_or_default()).collect();
         if names.iter().collect::<BTreeSet<_>>().len() != names.len() {
@@ -55,7 +52,15 @@ impl CloudModel {
             if let Some(pool) = listener["default_pool"]["name"].as_str().and_then(|name| by_name.get(name)) {
                 fields.insert("default_pool_id", json!(pool));
             }
-            self.insert_listener(balancer, &project, fields)?;
+            let id = self.insert_listener(balancer, &project, fields)?;
+            for policy in items(listener, "l7policies") {
+                let mut fields = schema::created(ApiKind::Policy, &policy, &OF_NESTED_POLICY)?;
+                let pool = policy["redirect_pool"]["name"].as_str().and_then(|name| by_name.get(name));
+                fields.insert("redirect_pool_id", json!(pool));
+                sanitize(&mut fields)?;
+                let policy_id = self.insert_policy(&id, &project, fields)?;
+                self.insert_rules(&policy_id, &project, &items(&policy, "rules"))?;
+            }
         }
         Ok(())
     }
@@ -78,6 +83,16 @@ impl CloudModel {
         for listener in items(body, "listeners") {
             schema::created(ApiKind::Listener, &listener, &["default_pool", "l7policies"])?;
             check_pool(&listener["default_pool"])?;
+            for policy in items(&listener, "l7policies") {
+                if let Some(name) = ["redirect_pool_id", "listener_id"].iter().find(|name| !policy[**name].is_null()) {
+                    return Err(schema::unknown(name));
+                }
+                schema::created(ApiKind::Policy, &policy, &OF_NESTED_POLICY)?;
+                check_pool(&policy["redirect_pool"])?;
+                items(&policy, "rules")
+                    .iter()
+                    .try_for_each(|rule| schema::created(ApiKind::Rule, rule, &[]).map(drop))?;
+            }
         }
         items(body, "pools").iter().try_for_each(check_pool)
     }
@@ -117,6 +132,26 @@ impl CloudModel {
         self.store.insert(&id, ApiObject::new(kind, Some(parent), project, fields, self.now));
         id
     }
+}
+
+/// Moves a pool that a listener or policy describes to the other pools, and leaves its name.
+fn lift_pool(
+    user: &mut Value,
+    key: &str,
+    pools: &mut Vec<Value>,
+    references: &mut BTreeSet<String>,
+) -> Result<(), ApiRefusal> {
+    let Some(pool) = user.get(key).filter(|pool| !pool.is_null()).cloned() else { return Ok(()) };
+    let Some(name) = pool["name"].as_str().filter(|name| !name.is_empty()) else {
+        return Err(ApiRefusal::invalid("Pools must be named when creating a fully populated loadbalancer."));
+    };
+    if pool.as_object().is_some_and(|pool| pool.len() > REFERENCE) {
+        pools.push(pool.clone());
+    } else {
+        references.insert(name.to_owned());
+    }
+    user[key] = json!({"name": name});
+    Ok(())
 }
 
 fn items(body: &Value, key: &str) -> Vec<Value> {

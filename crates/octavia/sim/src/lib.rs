@@ -28,7 +28,7 @@
 //! compared with the real services by a test of gimbal-testkit: the same random requests, equal rows. As in the real one, a
 //! creation that is refused leaves the port of the VIP behind, if Octavia made it.
 //!
-//! Not modelled: TLS containers, L7 policies, what flavors and availability zones mean, quality of service, routers.
+//! Not modelled: TLS containers, what flavors and availability zones mean, quality of service, routers.
 
 mod balancers;
 mod cloud;
@@ -42,10 +42,13 @@ mod members;
 mod monitors;
 mod network;
 mod objects;
+mod policies;
 mod pools;
 mod provider;
 mod quota;
 mod render;
+mod requests;
+mod rules;
 mod schema;
 
 pub use cloud::CloudModel;
@@ -54,3 +57,4 @@ pub use dice::Dice;
 pub use http::{Method, SimRequest, SimResponse};
 pub use provider::{Fate, Provider};
 pub use quota::ProjectQuota;
+pub use requests::Answered;

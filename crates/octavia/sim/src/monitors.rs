@@ -63,14 +63,6 @@ impl CloudModel {
         project: &str,
         mut fields: Fields,
     ) -> Result<String, ApiRefusal> {
-        for key in ["delay", "timeout", "max_retries"] {
-            if fields.get(key).is_none_or(Value::is_null) {
-                return Err(ApiRefusal::new(
-                    400,
-                    format!("Invalid input for field/attribute {key}. Mandatory field missing."),
-                ));
-            }
-        }
         let kind = text(&fields, "type").to_owned();
         let http = [("http_method", "GET"), ("url_path", "/"), ("expected_codes", "200")];
         for (key, usual) in http {

@@ -34,7 +34,7 @@ impl Progress {
 #[derive(Debug, Clone)]
 pub(crate) struct ApiObject {
     pub(crate) kind: ApiKind,
-    /// The load balancer of a listener or pool, the pool of a member or monitor.
+    /// The load balancer of a listener or pool, the pool of a member or monitor, the listener of a policy, the policy of a rule.
     pub(crate) parent: Option<String>,
     pub(crate) project: String,
     pub(crate) fields: Fields,
@@ -162,11 +162,33 @@ impl ObjectTree {
         id.to_owned()
     }
 
-    /// Returns the listeners whose default pool this is.
+    /// Returns the listeners that use a pool: whose default pool it is, or which have a policy that leads there, is up and has
+    /// a rule.
     pub(crate) fn listeners_of(&self, pool: &str) -> Vec<String> {
         let balancer = self.balancer_of(pool);
-        let users = self.below(&balancer, ApiKind::Listener).filter(|(_, one)| one.text("default_pool_id") == pool);
-        users.map(|(id, _)| id.to_owned()).collect()
+        let leads = |(id, policy): (&str, &ApiObject)| {
+            policy.text("redirect_pool_id") == pool
+                && policy.is_on("admin_state_up")
+                && self.below(id, ApiKind::Rule).next().is_some()
+        };
+        let uses = |(id, listener): &(&str, &ApiObject)| {
+            listener.text("default_pool_id") == pool || self.below(id, ApiKind::Policy).any(leads)
+        };
+        self.below(&balancer, ApiKind::Listener).filter(uses).map(|(id, _)| id.to_owned()).collect()
+    }
+
+    /// Returns the policies that lead to a pool.
+    pub(crate) fn policies_to(&self, pool: &str) -> Vec<String> {
+        let listeners = self.ids_below(&self.balancer_of(pool), ApiKind::Listener);
+        let policies = listeners.iter().flat_map(|listener| self.below(listener, ApiKind::Policy));
+        policies.filter(|(_, one)| one.text("redirect_pool_id") == pool).map(|(id, _)| id.to_owned()).collect()
+    }
+
+    /// Returns the policies of a listener in their order.
+    pub(crate) fn policies_of(&self, listener: &str) -> Vec<String> {
+        let mut policies: Vec<_> = self.below(listener, ApiKind::Policy).collect();
+        policies.sort_by_key(|(_, policy)| policy.number("position"));
+        policies.into_iter().map(|(id, _)| id.to_owned()).collect()
     }
 
     /// Locks a load balancer for a change of its own: `_test_lb_status`.

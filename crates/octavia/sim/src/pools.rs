@@ -68,6 +68,9 @@ impl CloudModel {
 
     pub(crate) fn delete_pool(&mut self, id: &str) -> Result<SimResponse, ApiRefusal> {
         self.store.get(ApiKind::Pool, id)?;
+        if let Some(policy) = self.store.policies_to(id).first() {
+            return Err(ApiRefusal::new(409, format!("Pool {id} is in use by L7 policy {policy}")));
+        }
         self.change_pool(id, Progress::PendingDelete, |_| Ok(()))?;
         Ok(SimResponse::empty(204))
     }

@@ -40,6 +40,8 @@ pub struct Provider {
     pub batch: bool,
     /// Whether a listener can be restricted to client addresses.
     pub allowed_cidrs: bool,
+    /// Whether listeners may have L7 policies.
+    pub l7: bool,
     /// The protocols that listeners and pools may have.
     pub protocols: Vec<String>,
     /// Whether the provider invents the VIP's address and port, so that Neutron is not asked.
@@ -71,6 +73,7 @@ impl Default for Provider {
             populated: true,
             batch: true,
             allowed_cidrs: true,
+            l7: true,
             protocols: protocols.map(str::to_owned).into(),
             invents_vips: false,
             own_port: true,
@@ -142,7 +145,7 @@ impl CloudModel {
     fn end(&mut self, balancer: &str, work: &Work) {
         let was = self.store.find(balancer).map(|one| one.provisioning);
         let fails = work.fate == Fate::Fails;
-        let breaks = work.fate == Fate::Breaks || (fails && work.about == balancer);
+        let breaks = work.fate == Fate::Breaks || (fails && work.about == balancer) || self.is_refused(balancer);
         let mut gone = Vec::new();
         for id in self.store.tree(balancer) {
             let Some(object) = self.store.get_mut(&id) else { continue };
@@ -171,7 +174,12 @@ impl CloudModel {
             return;
         }
         for id in gone {
+            let left = self.store.find(&id).filter(|one| one.kind == ApiKind::Policy);
+            let listener = left.and_then(|policy| policy.parent.clone());
             self.remove_deleted(&id);
+            if let Some(listener) = listener {
+                self.renumber(&listener);
+            }
         }
         if self.provider.sets_port_groups
             && work.about == balancer

@@ -9,12 +9,14 @@ use crate::http::{ApiRefusal, SimRequest, SimResponse};
 use crate::objects::ObjectTree;
 use crate::schema::ApiKind;
 
-const KINDS: [(ApiKind, &str); 5] = [
+const KINDS: [(ApiKind, &str); 7] = [
     (ApiKind::LoadBalancer, "load_balancer"),
     (ApiKind::Listener, "listener"),
     (ApiKind::Pool, "pool"),
     (ApiKind::Member, "member"),
     (ApiKind::Monitor, "health_monitor"),
+    (ApiKind::Policy, "l7policy"),
+    (ApiKind::Rule, "l7rule"),
 ];
 
 /// How many objects of each kind a project may have; `None` for any number.
@@ -26,6 +28,8 @@ pub struct ProjectQuota {
     pub pools: Option<u64>,
     pub members: Option<u64>,
     pub monitors: Option<u64>,
+    pub policies: Option<u64>,
+    pub rules: Option<u64>,
 }
 
 impl ProjectQuota {
@@ -36,6 +40,8 @@ impl ProjectQuota {
             ApiKind::Pool => &mut self.pools,
             ApiKind::Member => &mut self.members,
             ApiKind::Monitor => &mut self.monitors,
+            ApiKind::Policy => &mut self.policies,
+            ApiKind::Rule => &mut self.rules,
         }
     }
 }

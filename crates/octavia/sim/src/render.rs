@@ -30,7 +30,7 @@ impl ObjectTree {
             }
             ApiKind::Listener => {
                 row.insert("loadbalancers".into(), up(&object.parent));
-                row.insert("l7policies".into(), json!([]));
+                row.insert("l7policies".into(), self.policies_of(id).iter().map(|id| json!({"id": id})).collect());
             }
             ApiKind::Pool => {
                 row.insert("loadbalancers".into(), up(&object.parent));
@@ -39,7 +39,8 @@ impl ObjectTree {
                 let monitor = self.below(id, ApiKind::Monitor).next().map(|(id, _)| id);
                 row.insert("healthmonitor_id".into(), json!(monitor));
             }
-            ApiKind::Member => {}
+            ApiKind::Policy => _ = row.insert("rules".into(), references(ApiKind::Rule)),
+            ApiKind::Member | ApiKind::Rule => {}
             ApiKind::Monitor => _ = row.insert("pools".into(), up(&object.parent)),
         }
         Value::Object(row)
@@ -50,7 +51,10 @@ impl ObjectTree {
         let mut row = self.common(id, object);
         let listeners = self.below(id, ApiKind::Listener).map(|(id, one)| {
             let mut row = self.common(id, one);
-            row.insert("l7policies".into(), json!([]));
+            row.insert(
+                "l7policies".into(),
+                self.policies_of(id).iter().filter_map(|id| self.full_policy(id)).collect(),
+            );
             Value::Object(row)
         });
         row.insert("listeners".into(), listeners.collect());
@@ -68,6 +72,13 @@ impl ObjectTree {
         Value::Object(row)
     }
 
+    fn full_policy(&self, id: &str) -> Option<Value> {
+        let mut row = self.common(id, self.find(id)?);
+        let rules = self.below(id, ApiKind::Rule).map(|(id, one)| Value::Object(self.common(id, one)));
+        row.insert("rules".into(), rules.collect());
+        Some(Value::Object(row))
+    }
+
     fn users(&self, pool: &str) -> Value {
         self.listeners_of(pool).into_iter().map(|id| json!({"id": id})).collect()
     }
@@ -76,6 +87,9 @@ impl ObjectTree {
         let mut row: Map<String, Value> =
             object.fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         row.insert("id".into(), json!(id));
+        if object.kind == ApiKind::Policy {
+            row.insert("listener_id".into(), json!(object.parent));
+        }
         row.insert("project_id".into(), json!(object.project));
         row.insert("tenant_id".into(), json!(object.project));
         row.insert("provisioning_status".into(), json!(object.provisioning.as_str()));

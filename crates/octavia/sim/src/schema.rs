@@ -20,6 +20,8 @@ pub(crate) enum ApiKind {
     Pool,
     Member,
     Monitor,
+    Policy,
+    Rule,
 }
 
 impl ApiKind {
@@ -31,6 +33,8 @@ impl ApiKind {
             Self::Pool => "Pool",
             Self::Member => "Member",
             Self::Monitor => "Health Monitor",
+            Self::Policy => "L7 Policy",
+            Self::Rule => "L7 Rule",
         }
     }
 
@@ -42,6 +46,8 @@ impl ApiKind {
             Self::Pool => "pool",
             Self::Member => "member",
             Self::Monitor => "healthmonitor",
+            Self::Policy => "l7policy",
+            Self::Rule => "rule",
         }
     }
 
@@ -53,6 +59,8 @@ impl ApiKind {
             Self::Pool => "pools",
             Self::Member => "members",
             Self::Monitor => "healthmonitors",
+            Self::Policy => "l7policies",
+            Self::Rule => "rules",
         }
     }
 
@@ -63,6 +71,8 @@ impl ApiKind {
             Self::Pool => POOL,
             Self::Member => MEMBER,
             Self::Monitor => MONITOR,
+            Self::Policy => POLICY,
+            Self::Rule => RULE,
         }
     }
 }
@@ -83,6 +93,10 @@ pub(crate) enum Shape {
     Tags,
     /// One of these words.
     Word(&'static [&'static str]),
+    /// One of these numbers.
+    Code(&'static [i64]),
+    /// The address of a web page.
+    Url,
     /// An object or a list, checked by whoever uses it.
     Any,
 }
@@ -91,6 +105,8 @@ pub(crate) enum Shape {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     Required,
+    /// Required in a creation; an update may set it.
+    Mandatory,
     Creation,
     Always,
 }
@@ -124,8 +140,8 @@ fn list() -> Value {
     json!([])
 }
 
-use Shape::{Address, Any, Bool, Cidrs, Number, Tags, Text, Uuid, Word};
-use When::{Always, Creation, Required};
+use Shape::{Address, Any, Bool, Cidrs, Code, Number, Tags, Text, Url, Uuid, Word};
+use When::{Always, Creation, Mandatory, Required};
 
 const PORTS: Shape = Number(1, 65_535);
 /// In milliseconds; `MAX_TIMEOUT`.
@@ -192,13 +208,40 @@ const MEMBER: &[Field] = &[
 const MONITOR: &[Field] = &[
     field("name", Text(255), Always, text),
     field("type", Word(&["HTTP", "HTTPS", "PING", "TCP", "TLS-HELLO", "UDP-CONNECT", "SCTP"]), Required, null),
-    field("delay", Number(0, i64::MAX), Always, null),
-    field("timeout", Number(0, i64::MAX), Always, null),
-    field("max_retries", Number(1, 10), Always, null),
+    field("delay", Number(0, i64::MAX), Mandatory, null),
+    field("timeout", Number(0, i64::MAX), Mandatory, null),
+    field("max_retries", Number(1, 10), Mandatory, null),
     field("max_retries_down", Number(1, 10), Always, || json!(3)),
     field("http_method", Text(16), Always, null),
     field("url_path", Text(2048), Always, null),
     field("expected_codes", Text(64), Always, null),
+    field("admin_state_up", Bool, Always, on),
+    field("tags", Tags, Always, list),
+];
+
+/// `MAX_POLICY_POSITION`, the position of a policy at the end.
+pub(crate) const LAST_POSITION: i64 = 2_147_483_647;
+const POSITION: Shape = Number(1, LAST_POSITION);
+
+const POLICY: &[Field] = &[
+    field("name", Text(255), Always, text),
+    field("description", Text(255), Always, text),
+    field("admin_state_up", Bool, Always, on),
+    field("action", Word(&["REJECT", "REDIRECT_TO_URL", "REDIRECT_TO_POOL", "REDIRECT_PREFIX"]), Mandatory, null),
+    field("redirect_pool_id", Uuid, Always, null),
+    field("redirect_url", Url, Always, null),
+    field("redirect_prefix", Url, Always, null),
+    field("redirect_http_code", Code(&[301, 302, 303, 307, 308]), Always, null),
+    field("position", POSITION, Always, || json!(LAST_POSITION)),
+    field("tags", Tags, Always, list),
+];
+
+const RULE: &[Field] = &[
+    field("type", Word(&["HOST_NAME", "PATH", "FILE_TYPE", "HEADER", "COOKIE"]), Mandatory, null),
+    field("compare_type", Word(&["REGEX", "STARTS_WITH", "ENDS_WITH", "CONTAINS", "EQUAL_TO"]), Mandatory, null),
+    field("key", Text(255), Always, null),
+    field("value", Text(255), Mandatory, null),
+    field("invert", Bool, Always, off),
     field("admin_state_up", Bool, Always, on),
     field("tags", Tags, Always, list),
 ];
@@ -215,7 +258,7 @@ pub(crate) fn created(kind: ApiKind, body: &Value, extra: &[&str]) -> Result<Fie
     for field in kind.fields() {
         let value = match body.get(field.name) {
             Some(value) if !value.is_null() => field.read(value)?,
-            _ if field.when == Required => return Err(missing(field.name)),
+            _ if matches!(field.when, Required | Mandatory) => return Err(missing(field.name)),
             _ => (field.initial)(),
         };
         fields.insert(field.name, value);
@@ -230,7 +273,7 @@ pub(crate) fn updated(kind: ApiKind, body: &Value) -> Result<Fields, ApiRefusal>
     let mut fields = Fields::new();
     for field in kind.fields() {
         let Some(value) = body.get(field.name) else { continue };
-        if field.when != Always {
+        if !matches!(field.when, Always | Mandatory) {
             return Err(unknown(field.name));
         }
         fields.insert(field.name, if value.is_null() { (field.initial)() } else { field.read(value)? });
@@ -273,7 +316,7 @@ fn known(kind: ApiKind, body: &Map<String, Value>, extra: &[&str]) -> Result<(),
     body.keys().find(|key| !is_known(key)).map_or(Ok(()), |key| Err(unknown(key)))
 }
 
-fn unknown(name: &str) -> ApiRefusal {
+pub(crate) fn unknown(name: &str) -> ApiRefusal {
     ApiRefusal::new(400, format!("Unknown attribute: {name}"))
 }
 
@@ -329,9 +372,25 @@ impl Field {
                 let word = value.as_str().filter(|word| words.contains(word));
                 json!(word.ok_or_else(|| wrong(&format!("Value should be one of: {}", words.join(", "))))?)
             }
+            Code(codes) => {
+                let code = value.as_i64().filter(|code| codes.contains(code));
+                json!(code.ok_or_else(|| wrong("Value should be one of the codes"))?)
+            }
+            Url => {
+                let url = value.as_str().filter(|text| is_url(text));
+                json!(url.ok_or_else(|| wrong("Value must be a valid URL string"))?)
+            }
             Any => value.clone(),
         })
     }
+}
+
+/// Returns whether `validate.url` takes a text.
+fn is_url(text: &str) -> bool {
+    let Some((scheme, rest)) = text.split_once("://") else { return false };
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let is_printed = |c: char| !c.is_control() && c != ' ';
+    matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") && !host.is_empty() && text.chars().all(is_printed)
 }
 
 fn is_uuid(text: &str) -> bool {

@@ -30,6 +30,9 @@ pub enum WireError {
     /// A part has an invalid value.
     #[error("{0} {1}")]
     Invalid(&'static str, String),
+    /// Parts contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
 }
 
 /// A value that was parsed.

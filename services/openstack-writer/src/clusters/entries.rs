@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, Phase, Text};
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, Phase, Text};
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_octavia_registry::sharing_owner;
 use gimbal_session::{Outcome, Reject, Scope, WriterOutput};
@@ -221,12 +221,11 @@ impl ClusterState {
             DesiredEntry::Deleting { .. } => return Verdict::Wanted(DesiredEntry::clone(&entry)),
             DesiredEntry::LoadBalancer(wanted) => wanted,
         };
-        if key.kind != DesiredKind::LoadBalancer {
-            let message = format!("this writer makes no {}", key.kind.as_str());
-            return Verdict::Refused(PolicyBreach { reason: KuryrReason::Unsupported, message });
+        let policy = &self.config.policy;
+        if let Err(breach) = policy.may_be(key, wanted) {
+            return Verdict::Refused(breach);
         }
         let Some(reading) = &self.reading else { return Verdict::NotYet };
-        let policy = &self.config.policy;
         let allowed =
             policy.check(&reading.known, wanted).and_then(|()| policy.may_share(key, wanted)).and_then(|()| {
                 let (placed, left_out) = policy.with_allowed_members(policy.placed(wanted))?;

@@ -105,7 +105,7 @@ impl ClusterState {
                 None => None,
             };
             let is_named = |key: &&&DesiredKey| {
-                key.kind == DesiredKind::LoadBalancer
+                matches!(key.kind, DesiredKind::LoadBalancer | DesiredKind::L7Router)
                     && name.is_some_and(|name| LoadBalancerHeader::display_name(&key.namespace, &key.name) == **name)
             };
             match keys.iter().find(is_named) {

@@ -1,5 +1,7 @@
 //! What becomes of the entries that a controller sends.
 
+mod routers;
+
 use gimbal_kuryr_model::{
     Balancing, ClientRanges, DesiredEntry, DesiredKind, DesiredLoadBalancer, DesiredMembers, ListenerId, ListenerKind,
     ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, MemberMode, ReportedCondition,
@@ -54,6 +56,7 @@ fn present(owner: &str, subnet: &str) -> DesiredEntry {
         tls_containers: Box::default(),
         shared_group: None,
         adopt: None,
+        routing: None,
     };
     let members = DesiredMembers::new(Vec::new());
     DesiredEntry::LoadBalancer(DesiredLoadBalancer { generation: 1, header: Arc::new(header), members })

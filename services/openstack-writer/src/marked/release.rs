@@ -204,7 +204,12 @@ async fn parts(
         parts.extend(pool["healthmonitor_id"].as_str().map(|id| octavia("healthmonitor", id)));
         parts.push(octavia("pool", id));
     }
-    parts.extend(ids(&balancer["listeners"]).map(|id| octavia("listener", id)));
+    for id in ids(&balancer["listeners"]) {
+        let Some(listener) = reader.one(Octavia, "listener", format!("listeners/{id}")).await? else { continue };
+        // Rules carry none.
+        parts.extend(ids(&listener["l7policies"]).map(|policy| octavia("l7policy", policy)));
+        parts.push(octavia("listener", id));
+    }
     parts.push(octavia("loadbalancer", text(balancer, "id")));
     Ok(parts)
 }
@@ -216,6 +221,7 @@ fn collection(resource: &str) -> &'static str {
         "pool" => "pools",
         "listener" => "listeners",
         "healthmonitor" => "healthmonitors",
+        "l7policy" => "l7policies",
         _ => "loadbalancers",
     }
 }
@@ -368,6 +374,23 @@ mod tests {
             [("floatingips/f/tags", None, json!({"tags": ["extra"]})), ("floatingips/f", Some(7), description)]
         );
         assert_eq!(without_mark(&scope(), &"s-2".into(), Neutron, "floatingip", &row), []);
+    }
+
+    /// Nothing of it is found by the mark afterwards.
+    #[tokio::test]
+    async fn policies_lose_it_before_their_listener() {
+        let fake = FakeOpenStack::start().await.unwrap();
+        fake.set(|cloud| cloud.project("p1", "p1"));
+        let tags = json!(["gimbal-cluster:prod1", "k8s-cluster:c-1", "k8s-svc-uid:s-1"]);
+        let answer = |path: &'static str, body: Value| fake.fail(Fault::on(path).text(200, &body.to_string()));
+        answer("/loadbalancers/lb", json!({"loadbalancer": {"id": "lb", "tags": tags, "listeners": [{"id": "l"}]}}));
+        answer("/listeners/l", json!({"listener": {"id": "l", "tags": tags, "l7policies": [{"id": "p"}]}}));
+        answer("/l7policies/p", json!({"l7policy": {"id": "p", "tags": tags}}));
+        let mut scope = scope();
+        scope.settings.projects = vec!["p1".into()];
+        let release = MarkRelease::read(&connected(&fake), &scope, "lb").await.unwrap();
+        let paths: Vec<&str> = release.changes.iter().map(|change| change.path.as_str()).collect();
+        assert_eq!(paths, ["l7policies/p", "listeners/l", "loadbalancers/lb"]);
     }
 
     #[test]

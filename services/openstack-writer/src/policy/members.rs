@@ -16,7 +16,8 @@ impl ClusterPolicy {
     ///
     /// # Errors
     /// A listener may have none of those of one address family that take new connections. Without any it would refuse every
-    /// connection, or those clients would be left to members of the other family, which was not asked for: all stays as it is.
+    /// connection, or those clients would be left to members of the other family, which was not asked for: all stays as it is. A
+    /// router goes on nevertheless: one Service must not stop the routes to the others.
     pub fn with_allowed_members(
         &self,
         wanted: DesiredLoadBalancer,
@@ -37,18 +38,24 @@ impl ClusterPolicy {
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let words = format!("{}{more}", named.join(", "));
         let allowed: Vec<DesiredMember> = all.iter().filter(|member| is_allowed(member)).cloned().collect();
-        let of = |member: &DesiredMember| (member.id.listener, member.id.address.is_ipv4());
+        let of = |member: &DesiredMember| (member.id.pool.clone(), member.id.address.is_ipv4());
         let serving = |members: &[DesiredMember]| -> BTreeSet<_> {
             members.iter().filter(|member| member.weight > 0).map(of).collect()
         };
-        if let Some((listener, is_ipv4)) = serving(all).difference(&serving(&allowed)).next() {
+        let is_router = wanted.header.routing.is_some();
+        let lost: Vec<_> = serving(all).difference(&serving(&allowed)).cloned().collect();
+        if let Some((pool, is_ipv4)) = lost.first().filter(|_| !is_router) {
             let family = if *is_ipv4 { "IPv4" } else { "IPv6" };
-            let port = format!("{}:{}", listener.protocol.as_str(), listener.port);
-            let message = format!("no {family} member of port {port} may be served: {words}");
+            let message = format!("no {family} member of port {pool} may be served: {words}");
             return Err(PolicyBreach { reason: KuryrReason::MemberNotAllowed, message });
         }
         let left_out = all.len() - allowed.len();
-        let words = format!("{left_out} of {} members are left out: {words}", all.len());
+        let mut words = format!("{left_out} of {} members are left out: {words}", all.len());
+        if !lost.is_empty() {
+            let pools: BTreeSet<String> = lost.iter().take(NAMED).map(|(pool, _)| pool.to_string()).collect();
+            let pools: Vec<String> = pools.into_iter().collect();
+            words.push_str(&format!("; that leaves no member that serves to {}", pools.join(", ")));
+        }
         Ok((DesiredLoadBalancer { members: DesiredMembers::new(allowed), ..wanted }, Some(words)))
     }
 }

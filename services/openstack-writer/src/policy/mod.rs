@@ -3,6 +3,7 @@
 //! The certificate decides which cluster speaks; an ID in what it sends is a wish. One that its policy does not allow is
 //! refused with its reason, before anything of it reaches OpenStack.
 
+mod kinds;
 mod members;
 mod quota;
 mod sharing;
@@ -148,7 +149,7 @@ impl ClusterPolicy {
         self.placement(&header.placement)?;
         self.vip(known, &header.vip)?;
         if let Some(floating) = &header.floating {
-            self.floating(known, floating)?;
+            self.floating(known, floating, header.routing.is_some())?;
         }
         // Octavia reads them with the rights of this process, which may be those of several clusters.
         if let Some(container) = header.tls_containers.iter().find(|one| !self.allows_certificate(one)) {
@@ -253,7 +254,7 @@ impl ClusterPolicy {
         Ok(())
     }
 
-    fn floating(&self, known: &CloudKnowledge, wish: &FloatingWish) -> Result<(), PolicyBreach> {
+    fn floating(&self, known: &CloudKnowledge, wish: &FloatingWish, is_router: bool) -> Result<(), PolicyBreach> {
         let network = wish.network.as_ref().or(self.external_network.as_ref());
         let Some(network) = network else {
             let message = "a floating IP has no network (neutron_defaults.external_svc_net of the writer)".to_owned();
@@ -272,6 +273,7 @@ impl ClusterPolicy {
         }
         if let Some(address) = wish.address
             && !self.user_addresses
+            && !(is_router && self.l7_router_ip == Some(address))
         {
             let message =
                 format!("floating IP {address} may not be asked for by address (floating.user of the writer)");

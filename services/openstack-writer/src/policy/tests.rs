@@ -1,5 +1,7 @@
 //! What is allowed and what is not, as tables.
 
+mod routers;
+
 use gimbal_kuryr_model::{
     Algorithm, Balancing, ClientRanges, DesiredKey, DesiredKind, DesiredMember, DesiredMembers, ListenerId,
     ListenerKind, ListenerWish, LoadBalancerHeader, MemberId, SharedGroup, Timeouts,
@@ -61,7 +63,7 @@ fn known() -> CloudKnowledge {
 fn wanted(listeners: u16, members: &[&str]) -> DesiredLoadBalancer {
     let id = |port| ListenerId::new(Protocol::Tcp, port);
     let member = |address: &&str| DesiredMember {
-        id: MemberId { listener: id(80), address: address.parse().unwrap(), port: 8080 },
+        id: MemberId { pool: id(80).into(), address: address.parse().unwrap(), port: 8080 },
         weight: 1,
         name: None,
         subnet: None,
@@ -87,6 +89,7 @@ fn wanted(listeners: u16, members: &[&str]) -> DesiredLoadBalancer {
         tls_containers: Box::default(),
         shared_group: None,
         adopt: None,
+        routing: None,
     };
     DesiredLoadBalancer {
         generation: 1,
@@ -284,7 +287,11 @@ fn a_load_balancer_of_which_no_member_is_allowed_is_refused() {
 #[test]
 fn a_listener_that_would_lose_all_members_that_serve_keeps_everything_as_it_is() {
     let member = |port, address: &str, weight| DesiredMember {
-        id: MemberId { listener: ListenerId::new(Protocol::Tcp, port), address: address.parse().unwrap(), port: 8080 },
+        id: MemberId {
+            pool: ListenerId::new(Protocol::Tcp, port).into(),
+            address: address.parse().unwrap(),
+            port: 8080,
+        },
         weight,
         name: None,
         subnet: None,

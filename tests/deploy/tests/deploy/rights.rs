@@ -51,6 +51,27 @@ fn what_is_optional_is_granted_only_where_it_is_wanted() {
         ("gimbal-writer", "rights.createNamespaces=true", &["create namespaces"][..]),
         ("gimbal-kubernetes-discoverer", "writeEvents=true", &["create events", "patch events", "get services"]),
         ("gimbal-kuryr-controller", "rights.nodes=true", &["list nodes", "watch nodes"]),
+        (
+            "gimbal-kuryr-controller",
+            "ingress.enabled=true",
+            &[
+                "create kuryrl7routers",
+                "delete kuryrl7routers",
+                "get ingressclasses",
+                "get ingresses",
+                "get kuryrl7routers",
+                "list ingressclasses",
+                "list ingresses",
+                "list kuryrl7routers",
+                "patch ingresses",
+                "patch ingresses/status",
+                "patch kuryrl7routers",
+                "patch kuryrl7routers/status",
+                "watch ingressclasses",
+                "watch ingresses",
+                "watch kuryrl7routers",
+            ],
+        ),
     ] {
         let least = Chart::example(program, "minimal.yaml");
         let without = allowed(&least.render().unwrap());

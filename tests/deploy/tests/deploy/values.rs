@@ -138,6 +138,7 @@ fn bad_values_are_refused() {
         ("gimbal-kuryr-controller", r#"clusterName="""#, "/clusterName"),
         ("gimbal-kuryr-controller", r#"clusterIpServices="yes""#, "/clusterIpServices"),
         ("gimbal-kuryr-controller", "rights.nodes=1", "/rights/nodes"),
+        ("gimbal-kuryr-controller", r#"ingress.enabled="yes""#, "/ingress/enabled"),
         ("gimbal-openstack-writer", r#"orphanGrace=10"#, "/orphanGrace"),
         ("gimbal-openstack-writer", r#"kuryrConf={"a.conf":{}}"#, "/kuryrConf/a.conf"),
         ("gimbal-openstack-writer", "networkPolicy.openstackPorts=[0]", "/networkPolicy/openstackPorts/0"),

@@ -34,6 +34,17 @@ pub enum Got {
     Nothing(String),
 }
 
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The body: of a member its name, followed by the path of the request as it arrived there, unless that is `/`.
+    pub body: String,
+    /// Where a redirect leads to.
+    pub location: Option<String>,
+}
+
 /// What a client got that sends requests at a steady pace.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Traffic {
@@ -107,6 +118,24 @@ impl DataPlane {
         let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok());
         let body = answer["body"].as_str().unwrap_or_default().to_owned();
         Ok(Got::Answer(status.with_context(|| format!("an answer without a status: {answer}"))?, body))
+    }
+
+    /// Sends one request with this `Host` header (`None`: without one, in HTTP/1.0) for this path, as it is written.
+    ///
+    /// # Errors
+    /// Nothing answers, or the data plane does not run.
+    pub async fn request(&self, address: &str, port: u16, host: Option<&str>, path: &str) -> anyhow::Result<Reply> {
+        let question = json!({"do": "get", "address": address, "port": port, "path": path, "headers": {"Host": host}});
+        let answer = self.ask(&question).await?;
+        if let Some(why) = answer["failed"].as_str() {
+            anyhow::bail!("{why}");
+        }
+        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok());
+        Ok(Reply {
+            status: status.with_context(|| format!("an answer without a status: {answer}"))?,
+            body: answer["body"].as_str().unwrap_or_default().to_owned(),
+            location: answer["location"].as_str().map(str::to_owned),
+        })
     }
 
     /// Starts a client, under a name, that sends a request each `every`, each on a connection of its own, whether or not

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use gimbal_kuryr_model::{
     ApiVersion, CloudFacts, DesiredKey, DesiredLoadBalancer, ExternalNetwork, FloatingAllocation, LoadBalancerHeader,
-    LoadBalancerReport, Phase, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedPool, SubnetFacts,
+    LoadBalancerReport, Phase, PoolId, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
+    ReportedObjects, ReportedPolicy, ReportedPool, SubnetFacts, Text,
 };
 
 /// A cloud whose Services have the addresses of the test clusters, and floating IPs in 172.24.4.0/24.
@@ -64,9 +64,34 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
         name: name(wish.id).into(),
         protocol: wish.id.protocol.as_str().into(),
     };
+    let in_pool = |what: &str, pool: &PoolId| match pool {
+        PoolId::Listener(id) => of(what, *id),
+        PoolId::Service(id) => format!("{what}-{}-{}", header.owner, id.replace('/', "-")),
+    };
+    let listener_id = |id| Text::from(of("listener", id));
+    let routing = header.routing.as_deref();
+    let routed = routing.map(|routing| routing.pools.iter()).into_iter().flatten().map(|pool| ReportedPool {
+        id: in_pool("pool", &PoolId::Service(pool.id.clone())).into(),
+        listener: Text::default(),
+        name: pool.name.clone(),
+        protocol: "HTTP".into(),
+    });
+    let policies = routing.map(|routing| {
+        let of_listener = |wish: &gimbal_kuryr_model::ListenerWish| {
+            let listener = listener_id(wish.id);
+            let policy = move |(route, position): (&gimbal_kuryr_model::Route, u32)| ReportedPolicy {
+                id: format!("policy-{position}-{listener}").into(),
+                listener: listener.clone(),
+                position,
+                name: route.name.clone(),
+            };
+            routing.routes_of(wish.id).iter().zip(1..).map(policy)
+        };
+        header.listeners.iter().flat_map(of_listener).collect()
+    });
     let member = |member: &gimbal_kuryr_model::DesiredMember| ReportedMember {
-        id: format!("{}-{}-{}", of("member", member.id.listener), member.id.address, member.id.port).into(),
-        pool: of("pool", member.id.listener).into(),
+        id: format!("{}-{}-{}", in_pool("member", &member.id.pool), member.id.address, member.id.port).into(),
+        pool: in_pool("pool", &member.id.pool).into(),
         name: member.name.clone().unwrap_or_default(),
         address: member.id.address,
         port: member.id.port,
@@ -98,10 +123,11 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
         objects: ReportedObjects {
             load_balancer: Some(balancer),
             listeners: header.listeners.iter().map(listener).collect(),
-            pools: header.listeners.iter().map(pool).collect(),
+            pools: if routing.is_some() { routed.collect() } else { header.listeners.iter().map(pool).collect() },
             member_count: u32::try_from(members.len()).unwrap_or(u32::MAX),
             members,
             floating_ip: floating,
+            policies: policies.unwrap_or_default(),
         },
         last_error: None,
     }

@@ -6,7 +6,9 @@
 
 mod network;
 mod pair;
+mod policies;
 mod random;
+mod requests;
 
 use gimbal_octavia_sim::{Fate, Method, ProjectQuota};
 use gimbal_testkit::openstack::{OpenStack, Options};
@@ -38,6 +40,8 @@ async fn the_model_is_as_octavia() {
     random_requests_have_the_same_answers(&cloud).await;
     a_pending_load_balancer_is_locked(&cloud).await;
     a_quota_refuses(&cloud).await;
+    policies::steps_have_the_same_rows(&cloud).await;
+    policies::a_provider_without_l7_refuses(&cloud).await;
 }
 
 async fn random_requests_have_the_same_answers(cloud: &OpenStack) {
@@ -59,7 +63,12 @@ async fn a_pending_load_balancer_is_locked(cloud: &OpenStack) {
     let mut pair = Pair::new(cloud, "beta").await;
     let tree = json!({"loadbalancer": {
         "project_id": pair.project, "vip_subnet_id": pair::SUBNET, "name": "locked",
-        "listeners": [{"name": "l", "protocol": "TCP", "protocol_port": 80, "default_pool": {"name": "p"}}],
+        "listeners": [{
+            "name": "l", "protocol": "TCP", "protocol_port": 80, "default_pool": {"name": "p"},
+            "l7policies": [{
+                "name": "y", "action": "REJECT", "rules": [{"type": "PATH", "compare_type": "EQUAL_TO", "value": "/"}],
+            }],
+        }],
         "pools": [{
             "name": "p", "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN",
             "members": [{"address": "10.0.0.1", "protocol_port": 80}],
@@ -73,7 +82,11 @@ async fn a_pending_load_balancer_is_locked(cloud: &OpenStack) {
     pair.sim.expect(Fate::Stalls);
     let stall = json!({"loadbalancer": {"tags": ["lab:stall"]}});
     pair.send(Method::Put, &format!("/loadbalancers/{balancer}"), &stall, "stall").await;
-    let [listener, pool, monitor] = ["listeners", "pools", "healthmonitors"].map(|kind| pair.first(kind));
+    let [listener, pool, monitor, policy] =
+        ["listeners", "pools", "healthmonitors", "l7policies"].map(|kind| pair.first(kind));
+    let rule = pair.first(&format!("l7policies/{policy}/rules"));
+    let new_policy = json!({"l7policy": {"listener_id": listener, "action": "REJECT"}});
+    let new_rule = json!({"rule": {"type": "PATH", "compare_type": "EQUAL_TO", "value": "/x"}});
     let member = pair.first(&format!("pools/{pool}/members"));
     let new_listener = json!({"listener": {"loadbalancer_id": balancer, "protocol": "TCP", "protocol_port": 81}});
     let new_pool = json!({"pool": {"loadbalancer_id": balancer, "protocol": "TCP", "lb_algorithm": "ROUND_ROBIN"}});
@@ -94,6 +107,12 @@ async fn a_pending_load_balancer_is_locked(cloud: &OpenStack) {
         (Method::Delete, format!("/pools/{pool}/members/{member}"), none.clone()),
         (Method::Put, format!("/healthmonitors/{monitor}"), named("healthmonitor")),
         (Method::Delete, format!("/healthmonitors/{monitor}"), none.clone()),
+        (Method::Post, "/l7policies".into(), new_policy),
+        (Method::Put, format!("/l7policies/{policy}"), named("l7policy")),
+        (Method::Delete, format!("/l7policies/{policy}"), none.clone()),
+        (Method::Post, format!("/l7policies/{policy}/rules"), new_rule),
+        (Method::Put, format!("/l7policies/{policy}/rules/{rule}"), json!({"rule": {"value": "/x"}})),
+        (Method::Delete, format!("/l7policies/{policy}/rules/{rule}"), none.clone()),
         (Method::Delete, format!("/loadbalancers/{balancer}"), none.clone()),
         (Method::Delete, format!("/loadbalancers/{balancer}?cascade=true"), none),
     ] {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::pair::{Pair, SUBNET};
 
-pub struct Random(Dice);
+pub struct Random(pub Dice);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
@@ -23,7 +23,9 @@ impl Random {
         }
         let balancer = self.0.pick(&balancers);
         let (listeners, pools, monitors) = (ids("listeners"), ids("pools"), ids("healthmonitors"));
-        match self.0.below(21) {
+        let policies = ids("l7policies");
+        match self.0.below(31) {
+            21..=30 if !listeners.is_empty() => self.routing(pair, &listeners, &pools, &policies),
             0 => (Method::Put, format!("/loadbalancers/{balancer}"), json!({"loadbalancer": self.common()})),
             1 if self.0.one_in(3) => {
                 let cascade = self.0.pick(&["", "?cascade=true", "?cascade=false"]);
@@ -79,7 +81,7 @@ impl Random {
             20 => {
                 let few = [json!(-1), json!(1), json!(3), json!(6), json!(10)];
                 let mut quota = json!({});
-                for kind in ["load_balancer", "listener", "pool", "member", "health_monitor"] {
+                for kind in ["load_balancer", "listener", "pool", "member", "health_monitor", "l7policy", "l7rule"] {
                     if self.0.one_in(3) {
                         quota[kind] = self.0.pick(&few);
                     }
@@ -144,6 +146,9 @@ impl Random {
                 if !pools.is_empty() || self.0.one_in(10) {
                     listener["default_pool"] = json!({"name": format!("p{}", self.0.below(2))});
                 }
+                if self.0.one_in(2) {
+                    listener["l7policies"] = (0..self.0.below(3)).map(|nth| self.nested_policy(nth)).collect();
+                }
                 listener
             })
             .collect();
@@ -151,7 +156,7 @@ impl Random {
         json!({"loadbalancer": body})
     }
 
-    fn common(&mut self) -> Value {
+    pub fn common(&mut self) -> Value {
         let mut body = json!({"name": format!("n{}", self.0.below(1000))});
         if self.0.one_in(4) {
             body["tags"] = self.0.pick(&[json!([]), json!(["a"]), json!(["b:c", "a"])]);

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kubernetes_objects::Meta;
-use gimbal_kuryr_controller_core::{ClusterWrite, WriteBody, WriteOutcome, WrittenObject};
+use gimbal_kuryr_resource::{ClusterWrite, KuryrKind, NewObject, WriteBody, WriteOutcome, WrittenObject};
+use gimbal_kuryr_testkit::merge;
+pub use gimbal_kuryr_testkit::{has_finalizer as has, is_going, text};
 use serde_json::{Value, json};
 
 pub const SERVICE_FINALIZER: &str = "kuryr.openstack.org/service-finalizer";
@@ -53,18 +55,6 @@ pub struct Api {
     pub refuses: Option<(Kind, String)>,
 }
 
-pub fn text<'a>(object: &'a Value, path: &str) -> &'a str {
-    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
-}
-
-pub fn has(object: &Value, finalizer: &str) -> bool {
-    object["metadata"]["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == finalizer))
-}
-
-pub fn is_going(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
-}
-
 pub fn wants(service: &Value) -> bool {
     matches!(text(service, "/spec/type"), "LoadBalancer" | "ClusterIP") && !is_going(service)
 }
@@ -81,24 +71,6 @@ fn protected_by(kind: Kind, object: &Value) -> Option<String> {
         Kind::Service => has(object, SERVICE_FINALIZER).then(|| text(object, "/metadata/uid").to_owned()),
         Kind::Balancer => has(object, BALANCER_FINALIZER).then(|| owner_of(object)),
         Kind::Slice => None,
-    }
-}
-
-pub fn merge(target: &mut Value, patch: &Value) {
-    let Value::Object(patch) = patch else {
-        *target = patch.clone();
-        return;
-    };
-    if !target.is_object() {
-        *target = json!({});
-    }
-    let target = target.as_object_mut().unwrap();
-    for (key, value) in patch {
-        if value.is_null() {
-            target.remove(key);
-        } else {
-            merge(target.entry(key).or_insert(Value::Null), value);
-        }
     }
 }
 
@@ -255,7 +227,7 @@ impl Api {
 
     /// Carries out a write. Returns the answer, and the object before it.
     pub fn carry_out(&mut self, write: &ClusterWrite) -> (WriteOutcome, Option<Value>) {
-        let kind = if write.object.is_load_balancer { Kind::Balancer } else { Kind::Service };
+        let kind = if write.object.kind == KuryrKind::LoadBalancer { Kind::Balancer } else { Kind::Service };
         let name = write.object.name.to_string();
         let before = self.get(kind, &name).cloned();
         if self.refuses.as_ref().is_some_and(|(of, which)| (*of, which) == (kind, &name))
@@ -270,11 +242,12 @@ impl Api {
     fn try_write(&mut self, kind: Kind, name: &str, body: &WriteBody) -> Result<WriteOutcome, WriteOutcome> {
         let stored = match body {
             WriteBody::Read => self.get(kind, name).cloned().ok_or(WriteOutcome::NotFound)?,
-            WriteBody::Create(object) => {
+            WriteBody::Create(NewObject::LoadBalancer(object)) => {
                 let mut object = serde_json::to_value(object).unwrap();
                 object.as_object_mut().unwrap().remove("status");
                 self.create(kind, name, object).ok_or(WriteOutcome::Conflict)?
             }
+            WriteBody::Create(NewObject::Router(_)) => return Err(WriteOutcome::NotSent),
             WriteBody::Delete { meta } => {
                 self.checked(kind, meta)?;
                 self.delete(kind, name);

@@ -1,6 +1,6 @@
 //! How everything has to be once it has come to rest.
 
-use gimbal_kuryr_controller_core::ClusterKnowledge;
+use gimbal_kuryr_resource::ClusterKnowledge;
 use serde_json::json;
 
 use crate::api::{self, BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, text};

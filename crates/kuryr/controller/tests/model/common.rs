@@ -31,5 +31,5 @@ pub fn conditions(world: &World) -> Vec<String> {
 }
 
 pub fn reasons(world: &World) -> Vec<&'static str> {
-    world.notices.iter().map(|notice| notice.reason).collect()
+    world.notices.iter().map(|notice| notice.told.reason).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_controller_core::ClusterKnowledge;
 use gimbal_kuryr_model::{DesiredEntry, VipWish};
+use gimbal_kuryr_resource::ClusterKnowledge;
 use serde_json::{Value, json};
 
 use crate::api::{BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, has};
@@ -301,7 +301,7 @@ fn a_refused_removal_keeps_its_finalizer_until_it_is_taken_up() {
     assert!(has(&get(&world, Kind::Balancer), BALANCER_FINALIZER));
     assert!(has(&get(&world, Kind::Service), SERVICE_FINALIZER));
     assert!(conditions(&world).contains(&"Conflict=True OwnerConflict".to_owned()), "{:?}", conditions(&world));
-    assert!(world.notices.iter().any(|notice| notice.reason == "KuryrReleaseLBError"), "{:?}", world.notices);
+    assert!(world.notices.iter().any(|notice| notice.told.reason == "KuryrReleaseLBError"), "{:?}", world.notices);
     world.controller.resolved(&key, world.now);
     world.works = true;
     world.rest();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_controller_core::ClusterKnowledge;
 use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredEntry, ExternalNetwork, LoadBalancerHeader, VipWish};
+use gimbal_kuryr_resource::ClusterKnowledge;
 use serde_json::{Value, json};
 
 use crate::api::Kind;

@@ -1,6 +1,7 @@
 //! What exists where a setting would have none made, and what people do to it.
 
-use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings, NamespacePatterns};
+use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings};
+use gimbal_kuryr_resource::NamespacePatterns;
 use gimbal_kuryr_translate::ControllerSettings;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Which load balancers count as late.
 
-use gimbal_kuryr_controller_core::{LATE, LateCounts};
 use gimbal_kuryr_model::{DesiredKey, DesiredKind, Phase, ReportedObjects};
+use gimbal_kuryr_resource::{LATE, LateCounts};
 
 use crate::common::{ORDER, served};
 use crate::world::World;

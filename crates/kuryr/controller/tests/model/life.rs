@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_controller_core::{KuryrSettings, NamespacePatterns};
+use gimbal_kuryr_controller_core::KuryrSettings;
 use gimbal_kuryr_model::{ListenerId, Phase, PortRefusal, ReportedObjects};
+use gimbal_kuryr_resource::NamespacePatterns;
 use gimbal_kuryr_translate::ControllerSettings;
 use serde_json::{Value, json};
 
@@ -24,7 +25,7 @@ fn a_service_costs_four_writes_and_one_event() {
     let expected = ["set the finalizer false", "create it true", "set the status false", "set the status true"];
     assert_eq!(purposes, expected);
     assert_eq!(reasons(&world), ["KuryrEnsuredLB"]);
-    assert_eq!(world.notices[0].message, "the load balancer serves at 10.96.0.10");
+    assert_eq!(world.notices[0].told.message, "the load balancer serves at 10.96.0.10");
     // Its status is the second thing that is offered of it: it names what exists.
     assert_eq!(world.heard, ["a Service-2 known=false", "a Service-2 known=true"]);
 }
@@ -199,7 +200,7 @@ fn one_bad_object_stops_no_other() {
         assert!(world.writer.made.contains("Service-2") && !world.writer.made.contains("Service-1"));
         let expected = if kind == Kind::Service { "KuryrAddServiceFinalizerError" } else { "KuryrEnsureLBError" };
         let told: Vec<_> =
-            world.notices.iter().filter(|notice| &*notice.object.name == "a").map(|it| it.reason).collect();
+            world.notices.iter().filter(|notice| &*notice.object.name == "a").map(|it| it.told.reason).collect();
         assert_eq!(told, [expected], "not for each attempt");
         assert_eq!(world.controller.counts().failing, 1);
         world.api.refuses = None;
@@ -290,8 +291,7 @@ fn a_kind_that_cannot_be_read_is_not_empty() {
     world.rest();
     assert_eq!(world.purposes, Vec::<String>::new());
     let knowledge = world.controller.knowledge();
-    let expected =
-        gimbal_kuryr_controller_core::ClusterKnowledge::Unreadable("Service cannot be read: no rights".into());
+    let expected = gimbal_kuryr_resource::ClusterKnowledge::Unreadable("Service cannot be read: no rights".into());
     assert_eq!(knowledge, expected);
     // A new process that cannot read a kind offers nothing at all, and does nothing.
     for missing in ORDER {
@@ -300,7 +300,7 @@ fn a_kind_that_cannot_be_read_is_not_empty() {
         world.unreadable(missing);
         world.rest();
         assert!(world.offered.is_empty() && world.purposes.is_empty(), "{missing:?}: {:?}", world.purposes);
-        assert!(matches!(world.controller.knowledge(), gimbal_kuryr_controller_core::ClusterKnowledge::Waiting(_)));
+        assert!(matches!(world.controller.knowledge(), gimbal_kuryr_resource::ClusterKnowledge::Waiting(_)));
     }
     world.quiet();
     world.check();
@@ -418,7 +418,7 @@ fn a_provider_that_changes_is_an_event() {
     world.rest();
     assert_eq!(reasons(&world), ["KuryrUpdateProvider"]);
     let expected = "the load balancer is replaced: its provider was amphora and is to be ovn";
-    assert_eq!(world.notices[0].message, expected);
+    assert_eq!(world.notices[0].told.message, expected);
 }
 
 #[test]

@@ -18,4 +18,5 @@ mod rejects;
 mod restored;
 mod went_back;
 mod world;
-mod writer;
+
+use gimbal_kuryr_testkit as writer;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gimbal_kubernetes_objects::Node;
-use gimbal_kuryr_controller_core::Sighting;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind, MemberMode, Phase, ReportedObjects};
+use gimbal_kuryr_resource::Sighting;
 use serde_json::{Value, json};
 
 use crate::api::Kind;

@@ -32,7 +32,7 @@ fn what_the_writer_does_not_try_is_said_to_its_owner() {
     assert_eq!(conditions(&world), ["Ready=False ProjectNotAllowed", "Synced=False Pending"]);
     assert_eq!(refusal(&world), ("ProjectNotAllowed".into(), "project p is not allowed".into()));
     assert_eq!(reasons(&world), ["KuryrEnsureLBError"]);
-    assert_eq!(world.notices[0].message, "project p is not allowed");
+    assert_eq!(world.notices[0].told.message, "project p is not allowed");
     // A retry, a new stream and a new process have nothing new to say.
     let writes = world.writes;
     world.writer.refuse("a", Some("project p is not allowed"));

@@ -1,6 +1,6 @@
 //! A store that was restored to an older state and whose versions keep growing.
 
-use gimbal_kuryr_controller_core::ClusterKnowledge;
+use gimbal_kuryr_resource::ClusterKnowledge;
 use serde_json::{Value, json};
 
 use crate::api::Kind;

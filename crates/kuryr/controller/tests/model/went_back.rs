@@ -1,7 +1,8 @@
 //! A store that was restored to an older state, and settings that leave Services out.
 
-use gimbal_kuryr_controller_core::{ClusterKnowledge, KuryrController, KuryrSettings};
+use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings};
 use gimbal_kuryr_model::{CloudFacts, VipMode};
+use gimbal_kuryr_resource::ClusterKnowledge;
 use gimbal_kuryr_translate::ControllerSettings;
 use serde_json::{Value, json};
 

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Node};
-use gimbal_kuryr_controller_core::{
-    ClusterWrite, KuryrController, KuryrSettings, ServiceNotice, Sighting, WriteBody, WriteOutcome,
-};
+use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::{
     ApiVersion, CloudFacts, DesiredEntry, DesiredKey, ExternalNetwork, LoadBalancerReport, SubnetFacts, VipWish,
 };
+use gimbal_kuryr_resource::{ClusterWrite, KuryrKind, ObjectNotice, Sighting, WriteBody, WriteOutcome};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -39,7 +38,7 @@ pub struct World {
     pub leads: bool,
     pub writes: usize,
     pub purposes: Vec<String>,
-    pub notices: Vec<ServiceNotice>,
+    pub notices: Vec<ObjectNotice>,
     /// Whether the writer works.
     pub works: bool,
     /// Whether there is a garbage collector.
@@ -312,7 +311,7 @@ impl World {
         let (outcome, before) = self.api.carry_out(write);
         if matches!(outcome, WriteOutcome::Done(_)) && write.body != WriteBody::Read {
             self.writes += 1;
-            self.purposes.push(format!("{} {}", write.purpose, write.object.is_load_balancer));
+            self.purposes.push(format!("{} {}", write.purpose, (write.object.kind == KuryrKind::LoadBalancer)));
         }
         if let (WriteOutcome::Done(_), Some(before)) = (&outcome, before) {
             self.check_release(write, &before);
@@ -322,7 +321,7 @@ impl World {
 
     /// No finalizer goes while anything of its owner is left, unless the other one of its pair stays.
     fn check_release(&self, write: &ClusterWrite, before: &Value) {
-        let (kind, finalizer) = if write.object.is_load_balancer {
+        let (kind, finalizer) = if write.object.kind == KuryrKind::LoadBalancer {
             (Kind::Balancer, BALANCER_FINALIZER)
         } else {
             (Kind::Service, SERVICE_FINALIZER)

@@ -1,12 +1,11 @@
-//! The definition against the checked-in file and against Kuryr's own.
+//! The definitions against the checked-in files and against Kuryr's own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use gimbal_kuryr_crd::{CustomKind, KuryrL7Router, KuryrLoadBalancer};
 use serde_json::Value;
-
-const GOLDEN: &str = "../../../deploy/crds/kuryrloadbalancer.yaml";
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -26,8 +25,12 @@ fn read(path: &str) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(here(path)).unwrap()).unwrap()
 }
 
+fn definition_of<K: CustomKind>() -> Value {
+    serde_saphyr::from_str(&gimbal_kuryr_crd::yaml::<K>().unwrap()).unwrap()
+}
+
 fn ours() -> Value {
-    serde_saphyr::from_str(&gimbal_kuryr_crd::yaml().unwrap()).unwrap()
+    definition_of::<KuryrLoadBalancer>()
 }
 
 fn schema(definition: &Value) -> &Value {
@@ -35,8 +38,26 @@ fn schema(definition: &Value) -> &Value {
 }
 
 #[test]
-fn the_file_is_generated() {
-    same_as_file(GOLDEN, &gimbal_kuryr_crd::yaml().unwrap());
+fn the_files_are_generated() {
+    fn check<K: CustomKind>() {
+        same_as_file(&format!("../../../deploy/crds/{}.yaml", K::SINGULAR), &gimbal_kuryr_crd::yaml::<K>().unwrap());
+    }
+    check::<KuryrLoadBalancer>();
+    check::<KuryrL7Router>();
+}
+
+#[test]
+fn a_router_has_the_names_of_the_design_and_stays_without_its_chart() {
+    let definition = definition_of::<KuryrL7Router>();
+    assert_eq!(definition["metadata"]["name"], "kuryrl7routers.openstack.org");
+    assert_eq!(definition["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    let version = &definition["spec"]["versions"][0];
+    assert_eq!(version["subresources"], serde_json::json!({"status": {}}));
+    let columns = version["additionalPrinterColumns"].as_array().unwrap();
+    let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["IP", "VIP", "ROUTES", "READY", "Age"]);
+    let status = &schema(&definition)["properties"]["status"];
+    assert_eq!(status["properties"]["conditions"]["x-kubernetes-list-map-keys"], serde_json::json!(["type"]));
 }
 
 #[test]
@@ -103,5 +124,6 @@ fn every_field_is_described_and_every_schema_is_structural() {
             check(&schema["items"], &format!("{path}[]"));
         }
     }
-    check(schema(&ours()), "");
+    check(schema(&definition_of::<KuryrLoadBalancer>()), "");
+    check(schema(&definition_of::<KuryrL7Router>()), "");
 }

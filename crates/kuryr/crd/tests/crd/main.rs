@@ -1,4 +1,4 @@
-//! The definition and the objects of KuryrLoadBalancer, beside those of Kuryr.
+//! The definitions and the objects of the kinds, beside those of Kuryr.
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod definition;

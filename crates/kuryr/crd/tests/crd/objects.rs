@@ -1,6 +1,8 @@
 //! Objects as Kuryr wrote them.
 
-use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus};
+use gimbal_kuryr_crd::{
+    CustomKind, KuryrL7Router, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus,
+};
 use serde_json::{Value, json};
 
 const OBJECTS: [(&str, &str); 3] = [
@@ -40,8 +42,8 @@ fn check(schema: &Value, value: &Value, path: &str) {
     }
 }
 
-fn schema() -> Value {
-    let definition: Value = serde_saphyr::from_str(&gimbal_kuryr_crd::yaml().unwrap()).unwrap();
+fn schema<K: CustomKind>() -> Value {
+    let definition: Value = serde_saphyr::from_str(&gimbal_kuryr_crd::yaml::<K>().unwrap()).unwrap();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 
@@ -57,7 +59,7 @@ fn without_empty(value: &mut Value) {
 
 #[test]
 fn objects_of_kuryr_are_valid_and_keep_every_field() {
-    let schema = schema();
+    let schema = schema::<KuryrLoadBalancer>();
     for (name, text) in OBJECTS {
         let mut value: Value = serde_json::from_str(text).unwrap();
         for part in ["spec", "status"] {
@@ -93,22 +95,44 @@ fn numbers_beyond_any_port_are_read() {
     assert!(object("1.5").is_err());
 }
 
-/// What our types can write, the API server takes and does not prune.
-#[test]
-fn an_object_with_every_field_is_valid() {
-    let text = include_str!("../kuryr/objects/every-field.json");
-    let object: KuryrLoadBalancer = serde_json::from_str(text).unwrap();
-    let mut status = object.status.clone().unwrap();
-    assert!(status.others.is_empty(), "{:?}", status.others);
+/// What our types can write, the API server takes and does not prune; and the object has every field that the schema has.
+fn with_every_field<K: CustomKind>(text: &str) -> K {
+    let object: K = serde_json::from_str(text).unwrap();
     let written = serde_json::to_value(&object).unwrap();
     assert_eq!(written, serde_json::from_str::<Value>(text).unwrap());
-    let schema = schema();
+    let schema = schema::<K>();
     for part in ["spec", "status"] {
         check(&schema["properties"][part], &written[part], part);
         let fields = schema["properties"][part]["properties"].as_object().unwrap();
         let unset: Vec<_> = fields.keys().filter(|name| written[part][name.as_str()].is_null()).collect();
-        assert!(unset.is_empty(), "every-field.json lacks {unset:?} of {part}");
+        assert!(unset.is_empty(), "it lacks {unset:?} of {part}");
     }
+    object
+}
+
+#[test]
+fn an_object_with_every_field_is_valid() {
+    let object: KuryrLoadBalancer = with_every_field(include_str!("../kuryr/objects/every-field.json"));
+    let mut status = object.status.unwrap();
+    assert!(status.others.is_empty(), "{:?}", status.others);
     status.others.insert("more".into(), json!(1));
     assert_eq!(serde_json::to_value(&status).unwrap()["more"], 1);
+}
+
+#[test]
+fn a_router_with_every_field_is_valid() {
+    let object: KuryrL7Router = with_every_field(include_str!("../routers/every-field.json"));
+    let status = object.status.unwrap();
+    assert!(status.balancer.others.is_empty(), "{:?}", status.balancer.others);
+    assert_eq!(status.balancer.member_count, Some(1));
+}
+
+#[test]
+fn a_router_without_anything_is_read() {
+    let object: KuryrL7Router = serde_json::from_str("{}").unwrap();
+    assert_eq!(object, KuryrL7Router::default());
+    let text = r#"{"spec":{"routes":[{}],"pools":[{"port":1e30}]},"status":{}}"#;
+    let object: KuryrL7Router = serde_json::from_str(text).unwrap();
+    assert_eq!((object.spec.routes.len(), object.spec.pools[0].port), (1, i64::MAX));
+    assert_eq!(object.status, Some(KuryrL7RouterStatus::default()));
 }

@@ -6,6 +6,7 @@ mod careful;
 mod common;
 mod desired;
 mod golden;
+mod ingress;
 mod order;
 mod spec;
 mod status;

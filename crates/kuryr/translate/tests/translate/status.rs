@@ -56,6 +56,7 @@ pub fn objects(members: usize) -> ReportedObjects {
             address: "172.24.4.9".parse().unwrap(),
             allocation: FloatingAllocation::User,
         }),
+        policies: Vec::new(),
     }
 }
 

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKey, LoadBalancerReport, Phase, ReportedObjects};
 use gimbal_kuryr_wire::{Kuryr, pb};
-use gimbal_session::{AgentConfig, AgentEnd, AgentMessage, Credit, Outcome, WriterEnd, WriterLimits, WriterOutput};
+use gimbal_session::{
+    AgentConfig, AgentEnd, AgentMessage, Credit, Entry as _, Outcome, WriterEnd, WriterLimits, WriterOutput,
+};
 use gimbal_wire::WirePayload;
 use proptest::prelude::*;
 use prost::Message as _;
 
-use crate::values::{entry, key};
+use crate::values::{entry, fitting_key, key};
 
 pub struct Ends {
     pub now: Instant,
@@ -183,7 +185,7 @@ enum Op {
 
 fn ops() -> impl Strategy<Value = Op> {
     prop_oneof![
-        6 => (key(), entry()).prop_map(|(key, entry)| Op::Set(key, Box::new(entry))),
+        6 => (key(), entry()).prop_map(|(key, entry)| Op::Set(fitting_key(key, &entry.header()), Box::new(entry))),
         1 => key().prop_map(Op::Vanish),
         6 => Just(Op::AgentSends),
         4 => Just(Op::WriterSends),

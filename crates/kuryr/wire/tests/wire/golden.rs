@@ -9,16 +9,15 @@ use std::sync::{Arc, Mutex};
 
 use gimbal_kuryr_model::{
     Algorithm, Balancing, ClientRanges, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember,
-    DesiredMembers, FloatingWish, HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
-    LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, ProxyVersion, SharedGroup, Timeouts, VipWish,
+    DesiredMembers, FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
+    LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, PathMatch, PoolId, ProxyVersion, Route, RouteTarget,
+    RoutedPool, Routing, SharedGroup, Timeouts, VipWish,
 };
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_model::{Family, Protocol};
 use gimbal_session::{AgentMessage, Entry, GoodbyeReason, estimated_len};
 
 use crate::ends::{Ends, Sent};
-
-const RECORDING: &str = include_str!("golden/session.txt");
 
 fn line(text: &mut String, who: &str, len: Option<usize>, bytes: &[u8]) {
     let len = len.map_or(String::new(), |len| format!(" estimated {len}"));
@@ -97,6 +96,7 @@ fn rich(known: bool) -> LoadBalancerHeader {
             created: Some("2026-01-02T03:04:05Z".into()),
         })),
         adopt: Some("cafe".into()),
+        routing: None,
     }
 }
 
@@ -122,13 +122,14 @@ fn plain() -> LoadBalancerHeader {
         tls_containers: [].into(),
         shared_group: None,
         adopt: None,
+        routing: None,
     }
 }
 
 fn members(port: u16, hosts: std::ops::Range<u16>, subnet: Option<&str>) -> Vec<DesiredMember> {
     let member = |host: u16| DesiredMember {
         id: MemberId {
-            listener: ListenerId { protocol: Protocol::Tcp, port },
+            pool: PoolId::Listener(ListenerId { protocol: Protocol::Tcp, port }),
             address: IpAddr::from([10, 1, host.to_be_bytes()[0], host.to_be_bytes()[1]]),
             port: 8080,
         },
@@ -148,67 +149,161 @@ fn key(name: &str) -> DesiredKey {
     DesiredKey::new(DesiredKind::LoadBalancer, "shop", name)
 }
 
-fn record() -> String {
-    let text = Arc::new(Mutex::new(String::new()));
-    let mut ends = Ends::new();
-    let heard = text.clone();
-    ends.heard = Box::new(move |sent| {
-        let mut text = heard.lock().unwrap();
-        match sent {
-            Sent::Agent(AgentMessage::Data(data), bytes) => {
-                line(&mut text, "agent ", Some(estimated_len::<Kuryr>(data)), bytes);
-            }
-            Sent::Agent(_, bytes) => line(&mut text, "agent ", None, bytes),
-            Sent::Writer(bytes) => line(&mut text, "writer", None, bytes),
-        }
-    });
-    let title = |title: &str| writeln!(text.lock().unwrap(), "# {title}").unwrap();
-    let set = |ends: &mut Ends, name: &str, entry: Option<DesiredEntry>| {
-        if let Some(entry) = &entry {
-            let digest = Entry::<Kuryr>::digest(entry, &key(name));
-            writeln!(text.lock().unwrap(), "set {} {digest}", key(name)).unwrap();
-        }
-        ends.set(key(name), entry);
-    };
-    let pump = |ends: &mut Ends| {
-        ends.pump();
-        let tree = ends.writer.tree();
-        writeln!(text.lock().unwrap(), "root {} of {}", tree.root(), tree.count()).unwrap();
-    };
+/// What goes over the stream, in words.
+struct Recorder {
+    text: Arc<Mutex<String>>,
+    ends: Ends,
+}
 
-    title("a first stream");
+impl Recorder {
+    fn new() -> Self {
+        let text = Arc::new(Mutex::new(String::new()));
+        let mut ends = Ends::new();
+        let heard = text.clone();
+        ends.heard = Box::new(move |sent| {
+            let mut text = heard.lock().unwrap();
+            match sent {
+                Sent::Agent(AgentMessage::Data(data), bytes) => {
+                    line(&mut text, "agent ", Some(estimated_len::<Kuryr>(data)), bytes);
+                }
+                Sent::Agent(_, bytes) => line(&mut text, "agent ", None, bytes),
+                Sent::Writer(bytes) => line(&mut text, "writer", None, bytes),
+            }
+        });
+        Self { text, ends }
+    }
+
+    fn write(&self, text: std::fmt::Arguments<'_>) {
+        writeln!(self.text.lock().unwrap(), "{text}").unwrap();
+    }
+
+    fn title(&self, title: &str) {
+        self.write(format_args!("# {title}"));
+    }
+
+    fn set(&mut self, key: DesiredKey, entry: Option<DesiredEntry>) {
+        if let Some(entry) = &entry {
+            self.write(format_args!("set {key} {}", Entry::<Kuryr>::digest(entry, &key)));
+        }
+        self.ends.set(key, entry);
+    }
+
+    fn pump(&mut self) {
+        self.ends.pump();
+        let tree = self.ends.writer.tree();
+        self.write(format_args!("root {} of {}", tree.root(), tree.count()));
+    }
+
+    fn end(self) -> String {
+        drop(self.ends);
+        let text = self.text.lock().unwrap();
+        text.clone()
+    }
+}
+
+fn session() -> String {
+    let mut it = Recorder::new();
+    it.title("a first stream");
     let rich_members = [members(80, 1..4, Some("6b1e")), members(443, 1..3, None)].concat();
-    set(&mut ends, "rich", Some(wanted(1, rich(false), rich_members.clone())));
-    set(&mut ends, "plain", Some(wanted(1, plain(), Vec::new())));
-    set(&mut ends, "large", Some(wanted(1, plain(), members(80, 0..300, None))));
-    ends.connect();
-    pump(&mut ends);
-    title("the status names what exists; members come and go; an owner is going");
-    set(&mut ends, "rich", Some(wanted(1, rich(true), rich_members)));
-    set(&mut ends, "large", Some(wanted(2, plain(), members(80, 10..310, None))));
-    set(&mut ends, "plain", Some(DesiredEntry::Deleting { owner: "uid-2".into() }));
-    pump(&mut ends);
-    title("a reconnect with nothing changed");
-    ends.connect();
-    pump(&mut ends);
-    title("goodbye");
-    ends.agent.goodbye(GoodbyeReason::Shutdown, "the controller ends");
-    pump(&mut ends);
-    drop(ends);
-    let text = text.lock().unwrap();
-    text.clone()
+    it.set(key("rich"), Some(wanted(1, rich(false), rich_members.clone())));
+    it.set(key("plain"), Some(wanted(1, plain(), Vec::new())));
+    it.set(key("large"), Some(wanted(1, plain(), members(80, 0..300, None))));
+    it.ends.connect();
+    it.pump();
+    it.title("the status names what exists; members come and go; an owner is going");
+    it.set(key("rich"), Some(wanted(1, rich(true), rich_members)));
+    it.set(key("large"), Some(wanted(2, plain(), members(80, 10..310, None))));
+    it.set(key("plain"), Some(DesiredEntry::Deleting { owner: "uid-2".into() }));
+    it.pump();
+    it.title("a reconnect with nothing changed");
+    it.ends.connect();
+    it.pump();
+    it.title("goodbye");
+    it.ends.agent.goodbye(GoodbyeReason::Shutdown, "the controller ends");
+    it.pump();
+    it.end()
+}
+
+/// A router with every kind of route.
+fn router() -> LoadBalancerHeader {
+    let pool = |id: &str, name: &str| RoutedPool { id: id.into(), name: name.into() };
+    let route = |host, path, to| Route {
+        listener: ListenerId { protocol: Protocol::Tcp, port: 80 },
+        host,
+        path,
+        to,
+        name: "shop/front".into(),
+    };
+    let host = HostMatch::Exact("shop.example.com".into());
+    let routing = Routing {
+        pools: [pool("shop/api/8080", "shop_api"), pool("shop/web/80", "shop_web_80")].into(),
+        default: Some("shop/web/80".into()),
+        routes: [
+            route(host.clone(), PathMatch::Exact("/health".into()), RouteTarget::Pool("shop/api/8080".into())),
+            route(host.clone(), PathMatch::Prefix("/api".into()), RouteTarget::Pool("shop/api/8080".into())),
+            route(host, PathMatch::Any, RouteTarget::Pool("shop/web/80".into())),
+            route(
+                HostMatch::Wildcard("example.com".into()),
+                PathMatch::Any,
+                RouteTarget::Redirect("https://shop.example.com".into()),
+            ),
+            route(HostMatch::Any, PathMatch::Prefix("/web".into()), RouteTarget::Pool("shop/web/80".into())),
+        ]
+        .into(),
+    };
+    LoadBalancerHeader { owner: "uid-3".into(), routing: Some(Box::new(routing)), ..plain() }
+}
+
+fn routed(pool: &str, hosts: std::ops::Range<u16>) -> Vec<DesiredMember> {
+    let in_pool = |member: DesiredMember| {
+        let id = MemberId { pool: PoolId::Service(pool.into()), ..member.id };
+        DesiredMember { id, ..member }
+    };
+    members(80, hosts, None).into_iter().map(in_pool).collect()
+}
+
+fn routers() -> String {
+    let key = DesiredKey::new(DesiredKind::L7Router, "gimbal", "router");
+    let mut it = Recorder::new();
+    it.title("a router");
+    let first = [routed("shop/api/8080", 1..4), routed("shop/web/80", 4..6)].concat();
+    it.set(key.clone(), Some(wanted(1, router(), first)));
+    it.ends.connect();
+    it.pump();
+    it.title("members of two pools come and go");
+    let second = [routed("shop/api/8080", 2..5), routed("shop/web/80", 3..5)].concat();
+    it.set(key.clone(), Some(wanted(1, router(), second)));
+    it.pump();
+    it.title("a pool goes, and the routes that lead there");
+    let mut header = router();
+    let routing = header.routing.as_mut().unwrap();
+    let is_web = |text: &str| text == "shop/web/80";
+    routing.default = None;
+    routing.pools = routing.pools.iter().filter(|pool| !is_web(&pool.id)).cloned().collect();
+    let leads_to_web = |route: &Route| matches!(&route.to, RouteTarget::Pool(pool) if is_web(pool));
+    routing.routes = routing.routes.iter().filter(|route| !leads_to_web(route)).cloned().collect();
+    it.set(key, Some(wanted(2, header, routed("shop/api/8080", 2..5))));
+    it.pump();
+    it.end()
+}
+
+fn compare(file: &str, recorded: &str, text: &str) {
+    if std::env::var("GOLDEN").is_ok_and(|mode| mode == "write") {
+        let path = format!("{}/tests/wire/golden/{file}", env!("CARGO_MANIFEST_DIR"));
+        return std::fs::write(path, text).unwrap();
+    }
+    for (recorded, line) in recorded.lines().zip(text.lines()) {
+        assert_eq!(recorded, line, "{file}");
+    }
+    assert_eq!(recorded.lines().count(), text.lines().count(), "{file}");
 }
 
 #[test]
 fn a_recorded_session_stays_byte_for_byte() {
-    let text = record();
-    if std::env::var("GOLDEN").is_ok_and(|mode| mode == "write") {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire/golden/session.txt");
-        std::fs::write(path, &text).unwrap();
-        return;
-    }
-    for (recorded, line) in RECORDING.lines().zip(text.lines()) {
-        assert_eq!(recorded, line);
-    }
-    assert_eq!(RECORDING.lines().count(), text.lines().count());
+    compare("session.txt", include_str!("golden/session.txt"), &session());
+}
+
+#[test]
+fn a_recorded_session_with_a_router_stays_byte_for_byte() {
+    compare("routers.txt", include_str!("golden/routers.txt"), &routers());
 }

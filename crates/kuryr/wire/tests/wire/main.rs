@@ -5,5 +5,6 @@ mod ends;
 mod golden;
 mod laws;
 mod roundtrip;
+mod routers;
 mod rules;
 mod values;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gimbal_kuryr_model::{DesiredEntry, MemberChange};
-use gimbal_kuryr_wire::{Kuryr, KuryrReason, pb, shown_entry};
+use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, pb, shown_entry};
 use gimbal_model::Digest;
 use gimbal_session::{
     AgentMessage, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need, Payload as _,
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use prost::Message as _;
 
-use crate::values::{desired_header, entry, facts, key, member, member_id, report};
+use crate::values::{desired_header, entry, facts, fitting, fitting_key, key, member, member_id, report};
 
 fn words() -> impl Strategy<Value = String> {
     "[a-z é]{0,12}"
@@ -59,10 +59,11 @@ fn need() -> BoxedStrategy<Need> {
 fn piece() -> BoxedStrategy<Piece<Kuryr>> {
     (key(), option::of(desired_header()), vec(member(), 0..8), any::<bool>())
         .prop_map(|(key, header, parts, more)| {
-            let going = header
-                .as_deref()
-                .is_some_and(|header| matches!(header, gimbal_kuryr_wire::DesiredHeader::Deleting { .. }));
-            Piece { key, header, parts: if going { Vec::new() } else { parts }, more }
+            let (key, parts) = match header.as_deref() {
+                Some(header) => (fitting_key(key, header), fitting(header, parts)),
+                None => (key, parts),
+            };
+            Piece { key, header, parts, more }
         })
         .boxed()
 }
@@ -71,6 +72,10 @@ fn piece() -> BoxedStrategy<Piece<Kuryr>> {
 fn change() -> BoxedStrategy<PieceChange<Kuryr>> {
     let update = (key(), option::of(desired_header()), vec(member(), 0..8), vec(member_id(), 0..8), any::<bool>());
     let update = update.prop_map(|(key, header, set, gone, more)| {
+        let (key, set) = match header.as_deref() {
+            Some(header @ DesiredHeader::LoadBalancer { .. }) => (fitting_key(key, header), fitting(header, set)),
+            Some(DesiredHeader::Deleting { .. }) | None => (key, set),
+        };
         let parts = set.into_iter().map(MemberChange::Set).chain(gone.into_iter().map(MemberChange::Gone));
         PieceChange::Update { key, header, parts: parts.collect(), more }
     });
@@ -169,6 +174,7 @@ proptest! {
 
     #[test]
     fn what_inspection_shows_is_the_whole_entry(key in key(), entry in entry()) {
+        let key = fitting_key(key, &entry.header());
         let chunk = pb::SnapshotChunk { entries: vec![shown_entry(&key, &entry)], digest: None };
         let data = pb::Data { seq: 1, frame: Some(pb::data::Frame::SnapshotChunk(chunk)) };
         let request = pb::SyncRequest { message: Some(pb::sync_request::Message::Data(data)) };

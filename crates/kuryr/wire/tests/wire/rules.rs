@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::routers::in_pool;
 use gimbal_kuryr_model::{
     DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember, DesiredMembers, FloatingWish,
     LoadBalancerHeader, Text,
@@ -13,7 +14,7 @@ use pb::entry_change::Change;
 use pb::entry_header::Header;
 use pb::sync_request::Message;
 
-fn key(namespace: &str, name: &str) -> pb::EntryKey {
+pub fn key(namespace: &str, name: &str) -> pb::EntryKey {
     pb::EntryKey { kind: 1, namespace: namespace.into(), name: name.into() }
 }
 
@@ -29,7 +30,7 @@ fn only(ranges: Vec<pb::Cidr>) -> Option<pb::Clients> {
     Some(pb::Clients { clients: Some(pb::clients::Clients::Only(pb::clients::Ranges { ranges })) })
 }
 
-fn load_balancer() -> pb::LoadBalancer {
+pub fn load_balancer() -> pb::LoadBalancer {
     pb::LoadBalancer {
         generation: 3,
         owner: "0b8e-uid".into(),
@@ -46,6 +47,7 @@ fn load_balancer() -> pb::LoadBalancer {
         shared_group: Some("team a".into()),
         adopt: Some("cafe".into()),
         owner_created: None,
+        routing: None,
     }
 }
 
@@ -54,24 +56,24 @@ fn member() -> pb::Member {
 }
 
 fn group() -> pb::MemberGroup {
-    pb::MemberGroup { protocol: 1, port: 80, subnet: Some("5ab".into()), members: vec![member()] }
+    pb::MemberGroup { protocol: 1, port: 80, subnet: Some("5ab".into()), members: vec![member()], pool: None }
 }
 
-fn with_header(header: Header) -> pb::EntryPiece {
+pub fn with_header(header: Header) -> pb::EntryPiece {
     let header = Some(pb::EntryHeader { header: Some(header) });
     pb::EntryPiece { key: Some(key("a", "bad")), header, members: vec![group()], more: false }
 }
 
-fn good() -> pb::EntryPiece {
+pub fn good() -> pb::EntryPiece {
     with_header(Header::LoadBalancer(load_balancer()))
 }
 
-fn data(frame: pb::data::Frame) -> pb::SyncRequest {
+pub fn data(frame: pb::data::Frame) -> pb::SyncRequest {
     pb::SyncRequest { message: Some(Message::Data(pb::Data { seq: 1, frame: Some(frame) })) }
 }
 
 /// Sends a bad piece between two good ones, and returns what became of it.
-fn chunk(bad: pb::EntryPiece) -> Result<Piece<Kuryr>, Unreadable<Kuryr>> {
+pub fn chunk(bad: pb::EntryPiece) -> Result<Piece<Kuryr>, Unreadable<Kuryr>> {
     let other = pb::EntryPiece { key: Some(key("a", "good")), ..good() };
     let entries = vec![other.clone(), bad, other];
     let chunk = pb::SnapshotChunk { entries, digest: None };
@@ -153,9 +155,12 @@ fn a_header_that_breaks_a_promise_is_refused_with_its_field() {
 #[test]
 fn a_member_that_breaks_a_promise_is_refused_with_its_entry() {
     type Adjust = fn(&mut pb::MemberGroup);
-    let cases: [(Adjust, &str); 8] = [
+    let cases: [(Adjust, &str); 11] = [
         (|g| g.protocol = 0, "protocol is 0"),
         (|g| g.port = 0, "port of a listener is 0"),
+        (|g| g.pool = Some("a/b/80".into()), "pool of a Service is not of a listener"),
+        (|g| in_pool(g, "a/b"), "pool of a member is not a port of a Service"),
+        (|g| in_pool(g, "a/b/80"), "there are members of the pool a/b/80, which is not among the pools"),
         (|g| g.subnet = Some("a/b".into()), "subnet of a member is not an ID"),
         (|g| g.members[0].address = vec![1, 2].into(), "address has 2 bytes"),
         (|g| g.members[0].port = 0, "port of a member is 0"),
@@ -196,7 +201,7 @@ fn a_bad_change_is_alone_with_its_trouble() {
     let change = |change| pb::EntryChange { key: Some(key("a", "x")), change };
     let gone = |address: &[u8], port| {
         let members = vec![pb::GoneMember { address: address.to_vec().into(), port }];
-        let gone = vec![pb::GoneMembers { protocol: 1, port: 80, members }];
+        let gone = vec![pb::GoneMembers { protocol: 1, port: 80, members, pool: None }];
         change(Some(Change::Update(pb::EntryUpdate { gone, ..Default::default() })))
     };
     let changes = vec![

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use gimbal_kuryr_model::{
     Algorithm, ApiVersion, Balancing, ClassDefaults, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind,
     DesiredLoadBalancer, DesiredMember, DesiredMembers, ExternalNetwork, FloatingAllocation, FloatingWish, FreeQuota,
-    HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerDefaults, LoadBalancerHeader,
-    LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId, MemberMode, MonitorKind, Phase, PortRefusal,
-    ProviderAbilities, ProxyVersion, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer,
-    ReportedMember, ReportedObjects, ReportedPool, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
+    HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerDefaults, LoadBalancerHeader,
+    LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId, MemberMode, MonitorKind, PathMatch, Phase,
+    PoolId, PortRefusal, ProviderAbilities, ProxyVersion, ReportedCondition, ReportedFloatingIp, ReportedListener,
+    ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, Route, RouteTarget,
+    RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
 };
 use gimbal_kuryr_wire::DesiredHeader;
 use gimbal_model::{Family, Protocol};
@@ -138,7 +139,60 @@ fn shared_group() -> BoxedStrategy<Box<SharedGroup>> {
     (text(), option::of(text())).prop_map(|(name, created)| Box::new(SharedGroup { name, created })).boxed()
 }
 
+/// IDs of the pools of Services that there may be.
+const SERVICES: [&str; 3] = ["shop/api/8080", "shop/web/80", "shop/web/443"];
+
+fn route(listeners: Vec<ListenerId>, pools: Vec<Text>) -> BoxedStrategy<Route> {
+    let host = prop_oneof![Just(HostMatch::Any), id().prop_map(HostMatch::Exact), id().prop_map(HostMatch::Wildcard),];
+    let path = "/[a-z/]{0,5}[a-z]".prop_map(Text::from);
+    let path =
+        prop_oneof![Just(PathMatch::Any), path.clone().prop_map(PathMatch::Exact), path.prop_map(PathMatch::Prefix)];
+    let redirect = id().prop_map(RouteTarget::Redirect).boxed();
+    let to = if pools.is_empty() {
+        redirect
+    } else {
+        prop_oneof![redirect, select(pools).prop_map(RouteTarget::Pool)].boxed()
+    };
+    (select(listeners), host, path, to, text())
+        .prop_map(|(listener, host, path, to, name)| Route { listener, host, path, to, name })
+        .boxed()
+}
+
+/// Routing from these listeners.
+fn routing(listeners: &[ListenerWish]) -> BoxedStrategy<Box<Routing>> {
+    let listeners: Vec<ListenerId> = listeners.iter().map(|listener| listener.id).collect();
+    let pools = btree_map(select(SERVICES.to_vec()), text(), 0..4);
+    let shape = pools.prop_flat_map(move |pools| {
+        let ids: Vec<Text> = pools.keys().map(|id| Text::from(*id)).collect();
+        let default = if ids.is_empty() { Just(None).boxed() } else { option::of(select(ids.clone())).boxed() };
+        let routes = match listeners.is_empty() {
+            true => Just(Vec::new()).boxed(),
+            false => vec(route(listeners.clone(), ids), 0..5).boxed(),
+        };
+        (Just(pools), default, routes)
+    });
+    shape
+        .prop_map(|(pools, default, mut routes)| {
+            routes.sort_by_key(|route| route.listener);
+            let pool = |(id, name): (&str, Text)| RoutedPool { id: id.into(), name };
+            Box::new(Routing { pools: pools.into_iter().map(pool).collect(), default, routes: routes.into() })
+        })
+        .boxed()
+}
+
+/// Of what it may be: a load balancer of a Service, a router, or something of a later version.
 pub fn header() -> BoxedStrategy<Arc<LoadBalancerHeader>> {
+    let with_routing = plain_header().prop_flat_map(|header| {
+        let routing = routing(&header.listeners);
+        routing.prop_map(move |routing| {
+            let routing = Some(routing);
+            Arc::new(LoadBalancerHeader { routing, shared_group: None, ..(*header).clone() })
+        })
+    });
+    prop_oneof![2 => plain_header(), 1 => with_routing].boxed()
+}
+
+fn plain_header() -> BoxedStrategy<Arc<LoadBalancerHeader>> {
     let shape = (placement(), vip(), option::of(floating()), listeners(), clients(), balancing(), timeouts());
     let rest = (select(vec!["one", "two"]), any::<bool>(), option::of(monitor()), vec(text(), 0..3));
     (shape, rest, option::of(shared_group()), option::of(id()))
@@ -163,6 +217,7 @@ pub fn header() -> BoxedStrategy<Arc<LoadBalancerHeader>> {
                     tls_containers: containers.into(),
                     shared_group,
                     adopt,
+                    routing: None,
                 })
             },
         )
@@ -181,15 +236,13 @@ pub fn desired_header() -> BoxedStrategy<Arc<DesiredHeader>> {
 /// One of few, so that changes meet.
 pub fn member_id() -> impl Strategy<Value = MemberId> {
     let listener = select(vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443), (Protocol::Udp, 53)]);
+    let listener = listener.prop_map(|(protocol, port)| PoolId::Listener(ListenerId { protocol, port }));
+    let pool = prop_oneof![2 => listener, 1 => select(SERVICES.to_vec()).prop_map(|id| PoolId::Service(id.into()))];
     let address = prop_oneof![
         (0u8..8).prop_map(|host| IpAddr::from([10, 0, 0, host])),
         (0u16..3).prop_map(|host| IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host])),
     ];
-    (listener, address, 8080u16..8082).prop_map(|((protocol, port), address, member_port)| MemberId {
-        listener: ListenerId { protocol, port },
-        address,
-        port: member_port,
-    })
+    (pool, address, 8080u16..8082).prop_map(|(pool, address, port)| MemberId { pool, address, port })
 }
 
 pub fn member() -> BoxedStrategy<DesiredMember> {
@@ -199,8 +252,34 @@ pub fn member() -> BoxedStrategy<DesiredMember> {
         .boxed()
 }
 
+/// Members without those that the header has no pool for.
+pub fn fitting(header: &DesiredHeader, mut members: Vec<DesiredMember>) -> Vec<DesiredMember> {
+    match header {
+        DesiredHeader::LoadBalancer { header, .. } => {
+            members.retain(|member| header.lost_members([&member.id.pool]).is_none());
+            members
+        }
+        DesiredHeader::Deleting { .. } => Vec::new(),
+    }
+}
+
+/// The key as one that may have the header.
+pub fn fitting_key(key: DesiredKey, header: &DesiredHeader) -> DesiredKey {
+    let routing = match header {
+        DesiredHeader::LoadBalancer { header, .. } => header.routing.is_some(),
+        DesiredHeader::Deleting { .. } => return key,
+    };
+    let kind = match key.kind {
+        DesiredKind::LoadBalancer if routing => DesiredKind::L7Router,
+        DesiredKind::L7Router if !routing => DesiredKind::LoadBalancer,
+        kind => kind,
+    };
+    DesiredKey { kind, ..key }
+}
+
 pub fn entry() -> BoxedStrategy<DesiredEntry> {
     let wanted = (0i64..5, header(), vec(member(), 0..12)).prop_map(|(generation, header, members)| {
+        let members = fitting(&DesiredHeader::LoadBalancer { generation, header: header.clone() }, members);
         DesiredEntry::LoadBalancer(DesiredLoadBalancer { generation, header, members: DesiredMembers::new(members) })
     });
     prop_oneof![5 => wanted, 1 => id().prop_map(|owner| DesiredEntry::Deleting { owner })].boxed()
@@ -249,15 +328,22 @@ pub fn objects() -> BoxedStrategy<ReportedObjects> {
         address,
         allocation,
     });
-    let lists = (vec(listener, 0..3), vec(pool, 0..3), vec(member, 0..4));
+    let policy = (vec(text(), 3), any::<u32>()).prop_map(|(t, position)| ReportedPolicy {
+        id: t[0].clone(),
+        listener: t[1].clone(),
+        position,
+        name: t[2].clone(),
+    });
+    let lists = (vec(listener, 0..3), vec(pool, 0..3), vec(member, 0..4), vec(policy, 0..3));
     (option::of(load_balancer), lists, any::<u32>(), option::of(floating))
-        .prop_map(|(load_balancer, (listeners, pools, members), member_count, floating_ip)| ReportedObjects {
+        .prop_map(|(load_balancer, (listeners, pools, members, policies), member_count, floating_ip)| ReportedObjects {
             load_balancer,
             listeners,
             pools,
             members,
             member_count,
             floating_ip,
+            policies,
         })
         .boxed()
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKey, DesiredKind, ListenerId, SubnetFacts};
 use gimbal_octavia_plan::{
     Actor, AddressHolder, ApiService, ApiVerb, BalancerStep, ChangeOutcome, CloudChange, CloudLook, Mark,
-    MissingAbility, RepairBudget, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
-    SeenPort, ServiceCall, ServiceRefusal, Wait,
+    MissingAbility, RepairBudget, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor,
+    SeenPolicy, SeenPool, SeenPort, SeenRule, ServiceCall, ServiceRefusal, Wait,
 };
 use gimbal_octavia_sim::{CloudModel, Fate, Method, SimRequest, SimResponse};
 use gimbal_property::{WorldCounts, note};
@@ -282,7 +282,14 @@ impl World {
         let mut balancer = SeenBalancer::read(row);
         for id in ids(&row["listeners"]) {
             let found = self.read(&format!("/v2/lbaas/listeners/{id}"), &[]);
-            balancer.listeners.push(SeenListener::read(&found.body["listener"]));
+            let mut listener = SeenListener::read(&found.body["listener"]);
+            for policy in ids(&found.body["listener"]["l7policies"]) {
+                let path = format!("/v2/lbaas/l7policies/{policy}");
+                let mut policy = SeenPolicy::read(&self.read(&path, &[]).body["l7policy"]);
+                policy.rules = self.rows(&format!("{path}/rules"), "rules", &[]).iter().map(SeenRule::read).collect();
+                listener.policies.push(policy);
+            }
+            balancer.listeners.push(listener);
         }
         for id in ids(&row["pools"]) {
             let found = self.read(&format!("/v2/lbaas/pools/{id}"), &[]).body["pool"].clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gimbal_kuryr_model::{
     ClientRanges, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, FloatingWish, ListenerId,
-    LoadBalancerHeader, SharedGroup, Text,
+    LoadBalancerHeader, PoolId, SharedGroup, Text,
 };
 use gimbal_model::Protocol;
 use gimbal_octavia_plan::{SharedWish, SharingLoss, merged};
@@ -244,8 +244,9 @@ fn members_of_a_port_that_somebody_else_has_are_left_out() {
     let wish = merge([asks("b", YOUNG, &[80, 82]).plain(), asks("a", OLD, &[81, 80]).plain()]);
     let listeners: Vec<u16> = wish.wanted.header.listeners.iter().map(|one| one.id.port).collect();
     assert_eq!(listeners, [80, 81, 82], "sorted");
+    let port = |pool: &PoolId| pool.listener().unwrap().port;
     let members: Vec<(u16, String)> =
-        wish.wanted.members.as_slice().iter().map(|one| (one.id.listener.port, one.id.address.to_string())).collect();
+        wish.wanted.members.as_slice().iter().map(|one| (port(&one.id.pool), one.id.address.to_string())).collect();
     let at = |owner: u8| format!("10.1.0.{owner}");
     assert_eq!(members, [(80, at(b'a')), (81, at(b'a')), (82, at(b'b'))]);
 }

@@ -138,13 +138,14 @@ impl Wish {
             tls_containers: Box::default(),
             shared_group: None,
             adopt: self.adopt.as_deref().map(Into::into),
+            routing: None,
         };
         header.sort();
         let member = |(host, port, weight): &(u8, u16, u8)| {
             let listener = self.ports.iter().find(|(_, number)| number == port)?;
             let listener = ListenerId::new(listener.0, listener.1);
             let address = std::net::Ipv4Addr::new(10, 1, 0, *host).into();
-            let id = MemberId { listener, address, port: 8080 };
+            let id = MemberId { pool: listener.into(), address, port: 8080 };
             Some(DesiredMember {
                 id,
                 weight: *weight,

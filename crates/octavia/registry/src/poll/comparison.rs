@@ -61,6 +61,8 @@ impl ManagedCluster {
             for (key, from, to) in parts {
                 to.extend(ids(&row[key]).into_iter().filter_map(|id| from.remove_entry(&id)));
             }
+            let policies = rows.listeners.values().flat_map(|row| ids(&row["l7policies"]));
+            rows.policies = policies.filter_map(|id| run.policies.remove_entry(&id)).collect();
             if let Some(named) = named {
                 // Of an owner that is gone, a change that came late may have made a part again.
                 let parts = rows.listeners.values().chain(rows.pools.values());

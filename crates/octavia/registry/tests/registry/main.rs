@@ -17,6 +17,7 @@ mod making;
 mod ownership;
 mod pace;
 mod requests;
+mod routers;
 mod sharing;
 mod streams;
 mod turns;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use gimbal_kuryr_model::{
     Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember,
-    DesiredMembers, ExternalNetwork, FloatingWish, HealthMonitor, ListenerId, ListenerKind, ListenerWish,
-    LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, ProviderAbilities, SharedGroup,
-    SubnetFacts, Timeouts, VipWish,
+    DesiredMembers, ExternalNetwork, FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish,
+    LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, PathMatch, PoolId, ProviderAbilities,
+    Route, RouteTarget, RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipWish,
 };
 use gimbal_model::{Family, Protocol};
 use gimbal_octavia_sim::{CloudModel, Provider};
@@ -32,6 +32,9 @@ pub struct Wish {
     pub group: Option<(String, u32)>,
     /// The load balancer that it is to have.
     pub adopt: Option<String>,
+    /// A router's routes from port 80: a host, the beginning of paths, which may be empty, and the Service that they lead to. Each
+    /// Service has all members.
+    pub routes: Vec<(&'static str, &'static str, &'static str)>,
 }
 
 impl Wish {
@@ -52,6 +55,7 @@ impl Wish {
             deleting: false,
             group: None,
             adopt: None,
+            routes: Vec::new(),
         }
     }
 
@@ -61,7 +65,7 @@ impl Wish {
         }
         let listener = |port: &u16| ListenerWish {
             id: ListenerId::new(Protocol::Tcp, *port),
-            kind: ListenerKind::Plain,
+            kind: if self.routes.is_empty() { ListenerKind::Plain } else { ListenerKind::Http },
             name: None,
         };
         let mut header = LoadBalancerHeader {
@@ -94,12 +98,14 @@ impl Wish {
                 Box::new(SharedGroup { name: name.as_str().into(), created: Some(format!("{created:04}").into()) })
             }),
             adopt: self.adopt.as_deref().map(Into::into),
+            routing: (!self.routes.is_empty()).then(|| Box::new(routing(&self.routes))),
         };
         header.sort();
+        let pools = header.routing.as_deref().map(|routing| routing.pools.clone());
         let member = |(host, port): &(u8, u16)| {
             self.ports.contains(port).then(|| DesiredMember {
                 id: MemberId {
-                    listener: ListenerId::new(Protocol::Tcp, *port),
+                    pool: ListenerId::new(Protocol::Tcp, *port).into(),
                     address: std::net::Ipv4Addr::new(10, 1, 0, *host).into(),
                     port: 8080,
                 },
@@ -108,7 +114,14 @@ impl Wish {
                 subnet: None,
             })
         };
-        let members = DesiredMembers::new(self.members.iter().filter_map(member).collect());
+        let members = self.members.iter().filter_map(member);
+        let members: Vec<DesiredMember> = match pools {
+            None => members.collect(),
+            Some(pools) => {
+                members.flat_map(|member| pools.iter().map(move |pool| in_pool(&pool.id, &member))).collect()
+            }
+        };
+        let members = DesiredMembers::new(members);
         DesiredEntry::LoadBalancer(DesiredLoadBalancer {
             generation: self.generation,
             header: Arc::new(header),
@@ -122,7 +135,8 @@ impl Wish {
             .ports
             .iter()
             .map(|port| {
-                let of = self.members.iter().filter(|(_, at)| at == port);
+                // A router's listener leads nowhere by itself.
+                let of = self.members.iter().filter(|(_, at)| at == port && self.routes.is_empty());
                 let mut members: Vec<String> = of.map(|(host, _)| format!("10.1.0.{host}")).collect();
                 members.sort();
                 (*port, members)
@@ -133,6 +147,25 @@ impl Wish {
     }
 }
 
+fn routing(routes: &[(&str, &str, &str)]) -> Routing {
+    let id = |service: &str| Text::from(format!("shop/{service}/80"));
+    let pool =
+        |(_, _, service): &(&str, &str, &str)| RoutedPool { id: id(service), name: format!("shop_{service}").into() };
+    let route = |(host, path, service): &(&str, &str, &str)| Route {
+        listener: ListenerId::new(Protocol::Tcp, 80),
+        host: HostMatch::Exact((*host).into()),
+        path: if path.is_empty() { PathMatch::Any } else { PathMatch::Prefix((*path).into()) },
+        to: RouteTarget::Pool(id(service)),
+        name: "shop/front".into(),
+    };
+    Routing { pools: routes.iter().map(pool).collect(), default: None, routes: routes.iter().map(route).collect() }
+}
+
+fn in_pool(pool: &Text, member: &DesiredMember) -> DesiredMember {
+    let id = MemberId { pool: PoolId::Service(pool.clone()), ..member.id.clone() };
+    DesiredMember { id, ..member.clone() }
+}
+
 fn monitor() -> HealthMonitor {
     let (port, path, codes) = (None, None, None);
     HealthMonitor { kind: MonitorKind::Connect, port, delay: 10, timeout: 5, rise: 2, fall: 3, path, codes }
@@ -141,6 +174,10 @@ fn monitor() -> HealthMonitor {
 /// Returns the entry of an owner that goes.
 pub fn going(owner: &str) -> DesiredEntry {
     DesiredEntry::Deleting { owner: owner.into() }
+}
+
+pub fn router_key() -> DesiredKey {
+    DesiredKey::new(DesiredKind::L7Router, "gimbal", "router")
 }
 
 pub fn key(namespace: &str, name: &str) -> DesiredKey {

@@ -109,10 +109,11 @@ pub fn wanted(name: &str, generation: i64, hosts: u8) -> DesiredEntry {
         tls_containers: [].into(),
         shared_group: None,
         adopt: None,
+        routing: None,
     };
     let listener = ListenerId { protocol: Protocol::Tcp, port: 80 };
     let members = (0..hosts).map(|host| DesiredMember {
-        id: MemberId { listener, address: IpAddr::from([10, 0, 0, host]), port: 8080 },
+        id: MemberId { pool: listener.into(), address: IpAddr::from([10, 0, 0, host]), port: 8080 },
         weight: 1,
         name: None,
         subnet: None,

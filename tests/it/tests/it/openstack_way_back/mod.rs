@@ -9,6 +9,7 @@ use gimbal_testkit::openstack::{Service, Steer, Steered};
 use gimbal_tests::WayBack;
 
 mod bad_input;
+mod ingress;
 mod kills;
 mod life;
 mod people;

@@ -319,9 +319,10 @@ pub fn wanted(owner: &str, generation: i64, subnet: &str, ports: &[u16], members
         tls_containers: Box::default(),
         shared_group: None,
         adopt: None,
+        routing: None,
     };
     let member = |port: u16, address: &str| DesiredMember {
-        id: MemberId { listener: id(port), address: address.parse().unwrap(), port: 8080 },
+        id: MemberId { pool: id(port).into(), address: address.parse().unwrap(), port: 8080 },
         weight: 1,
         name: None,
         subnet: None,

@@ -104,7 +104,7 @@ pub async fn tcp_and_udp_on_one_port(stage: &Stage) {
     let dns = |generation, protocols: &[Protocol]| {
         let ids: Vec<ListenerId> = protocols.iter().map(|protocol| ListenerId::new(*protocol, 53)).collect();
         let member = |id: &ListenerId| DesiredMember {
-            id: MemberId { listener: *id, address: [10, 0, 0, 1].into(), port: 53 },
+            id: MemberId { pool: (*id).into(), address: [10, 0, 0, 1].into(), port: 53 },
             weight: 1,
             name: None,
             subnet: None,

@@ -10,15 +10,19 @@ use gimbal_kuryr_model::{
 
 type Entry = Option<Arc<DesiredEntry>>;
 
+/// A model of openstack-writer, which reports as it does.
 #[derive(Debug, Default)]
 pub struct Writer {
     /// What is on its way to it.
     pub to: VecDeque<(DesiredKey, Entry)>,
+    /// What it holds.
     pub holds: BTreeMap<DesiredKey, Arc<DesiredEntry>>,
     /// Entries that it has not worked on yet.
     work: VecDeque<DesiredKey>,
     /// Owners of which something exists in OpenStack.
     pub made: BTreeSet<String>,
+    /// Routes of each owner, by the names of their Ingresses.
+    routes: BTreeMap<String, BTreeSet<String>>,
     latest: BTreeMap<DesiredKey, LoadBalancerReport>,
     /// What is on its way back, with its number.
     pub back: VecDeque<(DesiredKey, LoadBalancerReport, u64)>,
@@ -47,6 +51,11 @@ impl Writer {
         self.work = offered.keys().cloned().collect();
     }
 
+    /// Owners whose load balancer leads requests of an Ingress, which is named as its routes are.
+    pub fn routed<'a>(&'a self, ingress: &'a str) -> impl Iterator<Item = &'a String> {
+        self.routes.iter().filter(move |(_, routes)| routes.contains(ingress)).map(|(owner, _)| owner)
+    }
+
     /// Tries or does not try the entries of this name from now on.
     pub fn refuse(&mut self, name: &str, words: Option<&str>) {
         match words {
@@ -69,6 +78,7 @@ impl Writer {
     }
 
     /// The load balancer of the last report.
+    #[must_use]
     pub fn latest_balancer(&self, key: &DesiredKey) -> Option<ReportedLoadBalancer> {
         self.latest.get(key)?.objects.load_balancer.clone()
     }
@@ -91,6 +101,9 @@ impl Writer {
     }
 
     /// Works on an entry: the first time it says that it is at it, the second time it is done.
+    ///
+    /// # Panics
+    /// Never: what it has said once it knows.
     pub fn work(&mut self) -> bool {
         let Some(key) = self.work.pop_front() else { return false };
         let Some(entry) = self.holds.get(&key).cloned() else { return true };
@@ -111,6 +124,7 @@ impl Writer {
                 let said = self.latest.get(&key);
                 if said.is_some_and(|said| said.owner == *owner && said.phase == Phase::Removing) {
                     self.made.remove(&**owner);
+                    self.routes.remove(&**owner);
                     self.report(&key, report(owner, 0, Phase::Gone, ReportedObjects::default()));
                 } else if said.is_none_or(|said| said.owner != *owner || said.phase != Phase::Gone) {
                     self.report(&key, report(owner, 0, Phase::Removing, ReportedObjects::default()));
@@ -122,6 +136,8 @@ impl Writer {
             }
             DesiredEntry::LoadBalancer(wanted) => {
                 let owner = &wanted.header.owner;
+                let routes = wanted.header.routing.iter().flat_map(|routing| &routing.routes);
+                self.routes.insert(owner.to_string(), routes.map(|route| route.name.to_string()).collect());
                 let is_new = self.made.insert(owner.to_string());
                 if is_new {
                     self.report(&key, report(owner, wanted.generation, Phase::Making, ReportedObjects::default()));
@@ -143,6 +159,8 @@ impl Writer {
     }
 }
 
+/// Returns a report.
+#[must_use]
 pub fn report(owner: &Arc<str>, generation: i64, phase: Phase, objects: ReportedObjects) -> LoadBalancerReport {
     LoadBalancerReport {
         owner: owner.clone(),

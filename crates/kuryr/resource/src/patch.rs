@@ -6,7 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// Returns the patch that leads from `old` to `new`, without what is equal in both; `None` if there is no difference.
-pub(crate) fn difference(old: &impl Serialize, new: &impl Serialize) -> Option<Value> {
+#[must_use]
+pub fn difference(old: &impl Serialize, new: &impl Serialize) -> Option<Value> {
     // The types that are written here have texts as keys, so they can always be written as JSON.
     let (old, new) = (serde_json::to_value(old).ok()?, serde_json::to_value(new).ok()?);
     between(&old, &new)
@@ -29,7 +30,8 @@ fn between(old: &Value, new: &Value) -> Option<Value> {
 }
 
 /// Returns a number by which two values can be compared, so that neither has to be kept.
-pub(crate) fn fingerprint(value: &impl Serialize) -> u64 {
+#[must_use]
+pub fn fingerprint(value: &impl Serialize) -> u64 {
     let mut hasher = DefaultHasher::new();
     // See `difference`.
     hasher.write(&serde_json::to_vec(value).unwrap_or_default());
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     /// As in RFC 7386.
-    pub(crate) fn merge(target: &mut Value, patch: &Value) {
+    fn merge(target: &mut Value, patch: &Value) {
         let Value::Object(patch) = patch else {
             *target = patch.clone();
             return;

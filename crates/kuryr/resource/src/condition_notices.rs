@@ -1,67 +1,33 @@
-//! What a user is notified of.
+//! What a change of conditions tells.
 
 use gimbal_kuryr_crd::StatusCondition;
 use gimbal_kuryr_crd::names::{conditions, reasons};
-use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
-use gimbal_kuryr_translate::Finding;
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase};
 
-use crate::ClusterObject;
-
-/// Something to be reported by an Event on a Service, or on a KuryrLoadBalancer that has none. There is one for each change of a
-/// reason, none for a retry and none for a restart.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceNotice {
-    /// The object that it is about.
-    pub object: ClusterObject,
-    /// Its UID.
-    pub uid: Text,
-    /// Whether the Event is of type `Warning`, else it is `Normal`.
-    pub is_warning: bool,
-    /// One of [`reasons`](gimbal_kuryr_crd::names::reasons).
-    pub reason: &'static str,
-    /// The message.
-    pub message: String,
-}
-
-impl ServiceNotice {
-    pub(crate) fn new(object: ClusterObject, uid: Text, told: Told) -> Self {
-        let Told { is_warning, reason, message } = told;
-        Self { object, uid, is_warning, reason, message }
-    }
-}
-
-/// A notice without the object that it is about.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Told {
-    pub(crate) is_warning: bool,
-    pub(crate) reason: &'static str,
-    pub(crate) message: String,
-}
-
-impl Told {
-    pub(crate) fn normal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { is_warning: false, reason, message: message.into() }
-    }
-
-    pub(crate) fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { is_warning: true, reason, message: message.into() }
-    }
-}
+use crate::Told;
 
 /// What conditions were made from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ConditionsOf<'a> {
-    pub(crate) report: Option<&'a LoadBalancerReport>,
-    pub(crate) findings: &'a [Finding],
+#[derive(Clone, Copy)]
+pub struct ConditionsOf<'a> {
+    /// The report.
+    pub report: Option<&'a LoadBalancerReport>,
+    /// The reason of the Event for what was left out for this reason.
+    pub event: &'a dyn Fn(&str) -> Option<&'static str>,
+    /// What is offered.
+    pub offered: Option<&'a DesiredEntry>,
+}
+
+impl ConditionsOf<'_> {
     /// Whether a floating IP is wanted.
-    pub(crate) floating: bool,
-    /// Whether it is to be removed.
-    pub(crate) deleting: bool,
+    fn wants_floating(&self) -> bool {
+        matches!(self.offered, Some(DesiredEntry::LoadBalancer(wanted)) if wanted.header.floating.is_some())
+    }
 }
 
 /// Returns what a change of the conditions tells. The conditions are the memory: after a restart nothing is reported twice.
-pub(crate) fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: ConditionsOf<'_>) -> Vec<Told> {
-    let ConditionsOf { report, findings, .. } = of;
+#[must_use]
+pub fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: ConditionsOf<'_>) -> Vec<Told> {
+    let ConditionsOf { report, event, .. } = of;
     let find = |list: &[StatusCondition], kind: &str| list.iter().find(|one| &*one.type_ == kind).cloned();
     let mut told = Vec::new();
     for now in new {
@@ -80,7 +46,7 @@ pub(crate) fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of
             (_, _) => {
                 let known = reasons::ALL.into_iter().find(|reason| **reason == *now.reason);
                 let port = report.is_some_and(|report| report.refused_ports.iter().any(|one| one.reason == now.reason));
-                let found = findings.iter().find(|finding| finding.reason() == &*now.reason).map(|one| one.event());
+                let found = event(&now.reason);
                 let by_port = port.then_some(reasons::SKIP_LISTENER);
                 let reason = known.or(by_port).or(found).unwrap_or(reasons::ENSURE_LB_ERROR);
                 told.push(Told::warning(reason, message()));
@@ -107,7 +73,7 @@ fn ensured(report: Option<&LoadBalancerReport>) -> String {
 fn not_ready(reason: &str, message: String, of: ConditionsOf<'_>) -> Option<Told> {
     if [Phase::Making, Phase::Waiting].iter().any(|phase| phase.as_str() == reason) {
         let objects = of.report.map(|report| &report.objects);
-        let only_floating = of.floating
+        let only_floating = of.wants_floating()
             && objects.is_some_and(|objects| objects.load_balancer.is_some() && objects.floating_ip.is_none());
         let (reason, what) = if only_floating {
             (reasons::ENSURE_FIP, "the floating IP is being made")
@@ -119,7 +85,9 @@ fn not_ready(reason: &str, message: String, of: ConditionsOf<'_>) -> Option<Told
     match reason {
         // No one can do anything about it, or a condition of its own tells.
         "WaitingForWriter" | "Degraded" | "Held" | "Removing" | "Gone" => None,
-        _ if of.deleting => Some(Told::warning(reasons::RELEASE_LB_ERROR, message)),
+        _ if of.offered.is_some_and(DesiredEntry::is_deleting) => {
+            Some(Told::warning(reasons::RELEASE_LB_ERROR, message))
+        }
         _ => Some(Told::warning(reasons::ENSURE_LB_ERROR, message)),
     }
 }

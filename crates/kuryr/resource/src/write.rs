@@ -2,34 +2,40 @@
 
 use std::time::Duration;
 
-use gimbal_kubernetes_objects::{BalancedService, Meta};
-use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kubernetes_objects::{BalancedService, Ingress, LifecycleMeta, Meta};
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
 use gimbal_kuryr_model::Text;
 use gimbal_model::SourceKey;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// An object that is written to: a Service, or a KuryrLoadBalancer.
+use crate::{InFlightWrite, KuryrKind, Purpose};
+
+/// An object that is written to.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterObject {
     /// Its namespace.
     pub namespace: Text,
     /// Its name.
     pub name: Text,
-    /// Whether it is the KuryrLoadBalancer of this name, and not the Service.
-    pub is_load_balancer: bool,
+    /// Its kind.
+    pub kind: KuryrKind,
 }
 
 impl ClusterObject {
-    pub(crate) fn new(key: &SourceKey, is_load_balancer: bool) -> Self {
-        Self { namespace: key.namespace.clone(), name: key.name.clone(), is_load_balancer }
+    /// Returns the object of a kind under a key.
+    #[must_use]
+    pub fn new(key: &SourceKey, kind: KuryrKind) -> Self {
+        Self { namespace: key.namespace.clone(), name: key.name.clone(), kind }
     }
 
-    pub(crate) fn key(&self) -> SourceKey {
+    /// Its namespace and name.
+    #[must_use]
+    pub fn key(&self) -> SourceKey {
         SourceKey { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
 
-/// A call to the API server. Until it has [ended](crate::KuryrController::wrote) there is no other one for its object.
+/// A call to the API server. Until it has ended there is no other one for its object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterWrite {
     /// The object.
@@ -43,8 +49,8 @@ pub struct ClusterWrite {
 /// What to do with an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WriteBody {
-    /// Create this KuryrLoadBalancer.
-    Create(Box<KuryrLoadBalancer>),
+    /// Create this object.
+    Create(NewObject),
     /// Merge this into the object. The version and the UID in `meta` have to be those of the object.
     Patch {
         /// Name, namespace, UID and version.
@@ -66,6 +72,15 @@ pub enum WriteBody {
     },
     /// Read the object, before its absence, or what it says, counts as the end of a load balancer: the watch may be behind.
     Read,
+}
+
+/// An object that is to be created.
+#[derive(Debug, Clone, PartialEq)]
+pub enum NewObject {
+    /// A KuryrLoadBalancer.
+    LoadBalancer(Box<KuryrLoadBalancer>),
+    /// A KuryrL7Router.
+    Router(Box<KuryrL7Router>),
 }
 
 /// How a write ended.
@@ -95,6 +110,41 @@ pub enum WrittenObject {
     Service(Box<BalancedService>),
     /// The KuryrLoadBalancer as it is now.
     LoadBalancer(Box<KuryrLoadBalancer>),
+    /// The Ingress as it is now.
+    Ingress(Box<Ingress>),
+    /// The KuryrL7Router as it is now.
+    Router(Box<KuryrL7Router>),
     /// The answer to a [`Delete`](WriteBody::Delete).
     Deleted,
+}
+
+/// A write, and what is remembered until it ends.
+pub type PlannedWrite = (WriteBody, InFlightWrite);
+
+/// Names the object that a write is for, as it is known.
+#[must_use]
+pub fn target(metadata: &LifecycleMeta) -> Meta {
+    let Meta { name, namespace, uid, resource_version, .. } = metadata.meta.clone();
+    Meta { name, namespace, uid, resource_version, ..Meta::default() }
+}
+
+/// Sets a finalizer, beside those of others.
+#[must_use]
+pub fn protect(metadata: &LifecycleMeta, finalizer: &str) -> PlannedWrite {
+    let change = json!({"metadata": {"finalizers": with_finalizer(metadata, finalizer)}});
+    (WriteBody::Patch { meta: target(metadata), change }, InFlightWrite::new(Purpose::Protect))
+}
+
+/// Removes a finalizer.
+#[must_use]
+pub fn release(metadata: &LifecycleMeta, finalizer: &str) -> PlannedWrite {
+    let others: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).filter(|name| *name != finalizer).collect();
+    let change = json!({"metadata": {"finalizers": others}});
+    (WriteBody::Patch { meta: target(metadata), change }, InFlightWrite::new(Purpose::Release))
+}
+
+/// Returns the finalizers of an object, and one more.
+#[must_use]
+pub fn with_finalizer<'a>(metadata: &'a LifecycleMeta, finalizer: &'a str) -> Vec<&'a str> {
+    metadata.finalizers.iter().map(|name| &**name).chain([finalizer]).collect()
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gimbal_kuryr_model::Text;
 use gimbal_schedule::Backoff;
 
-use crate::notice::Told;
+use crate::Told;
 
 /// After a conflict the watch shows the new version soon, which ends the pause.
 const CONFLICT: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
@@ -18,25 +18,27 @@ const DELETED: Duration = Duration::from_secs(5);
 
 /// What a write is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Asks whether a Service is there.
+pub enum Purpose {
+    /// Asks whether an object is there.
     Read,
     /// Sets a finalizer.
     Protect,
-    /// Makes a KuryrLoadBalancer.
+    /// Makes a custom resource.
     Create,
-    /// Sets spec, finalizer and owner of a KuryrLoadBalancer.
+    /// Sets spec, finalizer and owner of a custom resource.
     Conform,
     /// Sets a status.
     Status,
-    /// Deletes a KuryrLoadBalancer.
+    /// Deletes a custom resource.
     Delete,
     /// Removes a finalizer.
     Release,
 }
 
 impl Purpose {
-    pub(crate) fn as_str(self) -> &'static str {
+    /// Returns what the write does, in words.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Read => "read it",
             Self::Protect => "set the finalizer",
@@ -51,20 +53,23 @@ impl Purpose {
 
 /// A write in flight.
 #[derive(Debug)]
-pub(crate) struct InFlightWrite {
-    pub(crate) purpose: Purpose,
+pub struct InFlightWrite {
+    /// What it is for.
+    pub purpose: Purpose,
     /// Fingerprint of what the object is to be like afterwards.
-    pub(crate) wanted: u64,
+    pub wanted: u64,
     /// Version of the object when it was sent; `None` if there was none.
-    pub(crate) version: Option<Text>,
+    pub version: Option<Text>,
     /// Whether the cluster's store went back meanwhile: its answer says nothing.
-    pub(crate) is_void: bool,
+    pub is_void: bool,
     /// What is reported when it is done.
-    pub(crate) notices: Vec<Told>,
+    pub notices: Vec<Told>,
 }
 
 impl InFlightWrite {
-    pub(crate) fn new(purpose: Purpose) -> Self {
+    /// Returns a write of which nothing else is remembered.
+    #[must_use]
+    pub fn new(purpose: Purpose) -> Self {
         Self { purpose, wanted: 0, version: None, is_void: false, notices: Vec::new() }
     }
 }
@@ -82,8 +87,9 @@ struct Refused {
 
 /// What is remembered of the writes to one object.
 #[derive(Debug, Default)]
-pub(crate) struct ObjectPauses {
-    pub(crate) in_flight: Option<InFlightWrite>,
+pub struct ObjectPauses {
+    /// The write that has not ended.
+    pub in_flight: Option<InFlightWrite>,
     /// Failures in a row.
     failures: u32,
     /// Until when nothing is written, and whether the next sight of the object ends that.
@@ -96,71 +102,88 @@ pub(crate) struct ObjectPauses {
 }
 
 impl ObjectPauses {
-    pub(crate) fn is_idle(&self) -> bool {
+    /// The cluster's store went back: the answer to what is in flight says nothing.
+    pub fn void_in_flight(&mut self) {
+        if let Some(write) = &mut self.in_flight {
+            write.is_void = true;
+        }
+    }
+
+    /// Whether there is nothing to keep.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.in_flight.is_none() && self.failures == 0 && self.refused.is_empty() && self.accepted.is_empty()
     }
 
     /// Whether the last write failed.
-    pub(crate) fn is_failing(&self) -> bool {
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
         self.failures > 0 || !self.refused.is_empty()
     }
 
     /// Which writes were refused, and why.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, &str)> {
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.refused.iter().map(|refused| (refused.purpose.as_str(), &*refused.reason))
     }
 
     /// The object is gone: one of the same name has nothing to do with what was refused. What is in flight still ends.
-    pub(crate) fn object_gone(&mut self) {
+    pub fn object_gone(&mut self) {
         *self = Self { in_flight: self.in_flight.take(), ..Self::default() };
     }
 
     /// Nothing is to be written: what was tried is done, or not wanted any more.
-    pub(crate) fn nothing_to_write(&mut self) {
+    pub fn nothing_to_write(&mut self) {
         (self.failures, self.pause) = (0, None);
         self.refused.clear();
     }
 
     /// Whether the API server has refused the last write of a purpose.
-    pub(crate) fn is_refused(&self, purpose: Purpose) -> bool {
+    #[must_use]
+    pub fn is_refused(&self, purpose: Purpose) -> bool {
         self.refused.iter().any(|refused| refused.purpose == purpose)
     }
 
     /// Until when something has to wait.
-    pub(crate) fn longest(&self, now: Instant) -> Option<Instant> {
+    #[must_use]
+    pub fn longest(&self, now: Instant) -> Option<Instant> {
         let refused = self.refused.iter().map(|refused| refused.until).max();
         self.pause.map(|(until, _)| until).max(refused).filter(|until| now < *until)
     }
 
     /// Until when a write has to wait.
-    pub(crate) fn until(&self, purpose: Purpose, now: Instant) -> Option<Instant> {
+    #[must_use]
+    pub fn until(&self, purpose: Purpose, now: Instant) -> Option<Instant> {
         let pause = self.pause.map(|(until, _)| until);
         let refused = self.refused.iter().find(|refused| refused.purpose == purpose).map(|refused| refused.until);
         pause.max(refused).filter(|until| now < *until)
     }
 
     /// The watch has shown the object.
-    pub(crate) fn seen(&mut self) {
+    pub fn seen(&mut self) {
         if self.pause.is_some_and(|(_, until_seen)| until_seen) {
             self.pause = None;
         }
     }
 
-    pub(crate) fn done(&mut self, purpose: Purpose, now: Instant) {
+    /// The write was carried out.
+    pub fn done(&mut self, purpose: Purpose, now: Instant) {
         self.failures = 0;
         self.pause = (purpose == Purpose::Delete).then(|| (now + DELETED, true));
         self.refused.retain(|refused| refused.purpose != purpose);
     }
 
-    pub(crate) fn conflicted(&mut self, now: Instant) {
+    /// The object has another version, or another UID.
+    pub fn conflicted(&mut self, now: Instant) {
         self.failed(CONFLICT, true, now);
     }
 
-    pub(crate) fn unanswered(&mut self, now: Instant) {
+    /// There was no answer.
+    pub fn unanswered(&mut self, now: Instant) {
         self.failed(UNKNOWN, false, now);
     }
 
-    pub(crate) fn throttled(&mut self, after: Option<Duration>, now: Instant) {
+    /// The API server asks to wait, possibly for a given time.
+    pub fn throttled(&mut self, after: Option<Duration>, now: Instant) {
         self.failed(UNKNOWN, false, now);
         if let Some(after) = after {
             self.pause = self.pause.max(Some((now + after, false)));
@@ -173,7 +196,7 @@ impl ObjectPauses {
     }
 
     /// Returns whether it is the first refusal of its kind.
-    pub(crate) fn refuse(&mut self, purpose: Purpose, reason: String, now: Instant) -> bool {
+    pub fn refuse(&mut self, purpose: Purpose, reason: String, now: Instant) -> bool {
         let of = |refused: &Refused| refused.purpose == purpose;
         let before = self.refused.iter().find(|refused| of(refused)).map_or(0, |refused| refused.times);
         self.refused.retain(|refused| !of(refused));
@@ -183,7 +206,7 @@ impl ObjectPauses {
     }
 
     /// Notes what became of what was written.
-    pub(crate) fn accepted(&mut self, purpose: Purpose, wanted: u64, stored: u64) {
+    pub fn accepted(&mut self, purpose: Purpose, wanted: u64, stored: u64) {
         self.accepted.retain(|(of, ..)| *of != purpose);
         if wanted != stored {
             self.accepted.push((purpose, wanted, stored));
@@ -191,7 +214,8 @@ impl ObjectPauses {
     }
 
     /// Whether the API server has made `stored` of `wanted` before.
-    pub(crate) fn is_accepted(&self, purpose: Purpose, wanted: u64, stored: impl FnOnce() -> u64) -> bool {
+    #[must_use]
+    pub fn is_accepted(&self, purpose: Purpose, wanted: u64, stored: impl FnOnce() -> u64) -> bool {
         let known = self.accepted.iter().find(|(of, asked, _)| *of == purpose && *asked == wanted);
         known.is_some_and(|(.., accepted)| *accepted == stored())
     }

@@ -1,0 +1,37 @@
+//! What the controllers of Kuryr's custom resources share: what is watched, what is offered to openstack-writer of a resource and
+//! what that says, and the writes to objects with the pauses after those that failed. There is no I/O here and no clock.
+
+mod condition_notices;
+mod counts;
+mod kept;
+mod knowledge;
+mod namespaces;
+mod notice;
+mod offer;
+mod patch;
+mod pauses;
+mod reading;
+mod services;
+mod sighting;
+mod status;
+mod timing;
+mod write;
+
+pub use condition_notices::{ConditionsOf, of_conditions};
+pub use counts::ResourceCounts;
+pub use kept::{KeptObject, Shown, is_newer};
+pub use knowledge::ClusterKnowledge;
+pub use namespaces::NamespacePatterns;
+pub use notice::{ObjectNotice, Told};
+pub use offer::{DrainedEntry, EntryReject, OfferChange, OfferedEntry, is_alone};
+pub use patch::{difference, fingerprint};
+pub use pauses::{InFlightWrite, ObjectPauses, Purpose};
+pub use reading::{EndedList, KindReading};
+pub use services::{ChangedServices, KnownServices};
+pub use sighting::{KuryrKind, Sighting};
+pub use status::{ResourceStatus, StatusSource, StatusStep, note_accepted_status, shows_ready};
+pub use timing::{LATE, LateCounts, Lateness, ReadyTimes};
+pub use write::{
+    ClusterObject, ClusterWrite, NewObject, PlannedWrite, WriteBody, WriteOutcome, WrittenObject, protect, release,
+    target, with_finalizer,
+};

@@ -1,0 +1,98 @@
+//! Decides everything that changed.
+
+use std::collections::BTreeSet;
+
+use gimbal_kuryr_resource::{KnownServices, KuryrKind};
+use gimbal_model::SourceKey;
+
+use crate::RouterController;
+use crate::item::{IngressPlace, WantedSpec};
+
+impl<T> RouterController<T> {
+    /// Decides everything that changed.
+    pub(crate) fn settle(&mut self, services: KnownServices<'_>) {
+        if !self.leads {
+            return self.stand_by();
+        }
+        if !self.may_act() {
+            return;
+        }
+        for key in self.index.drain() {
+            self.routers.entry(key.clone()).or_default().stale = true;
+            self.dirty.insert(key);
+        }
+        while let Some(key) = self.dirty.pop_first() {
+            let needs_item = self.routers.contains_key(&key) || self.is_wanted(&key);
+            if !needs_item {
+                continue;
+            }
+            self.routers.entry(key.clone()).or_default();
+            self.place_ingresses(&key);
+            self.translate(&key, services);
+            self.offer(&key);
+            self.withhold(&key);
+            self.let_go(&key);
+            self.enqueue(&key, KuryrKind::Router);
+            self.forget_idle(&key);
+        }
+        for key in std::mem::take(&mut self.dirty_ingresses) {
+            self.tell_not_enabled(&key);
+            self.enqueue(&key, KuryrKind::Ingress);
+            self.forget_idle_ingress(&key);
+        }
+    }
+
+    /// Keeps nothing of what is gone. When leadership begins, everything is decided anew.
+    fn stand_by(&mut self) {
+        self.index.drain();
+        for key in std::mem::take(&mut self.dirty) {
+            if let Some(item) = self.routers.get_mut(&key) {
+                for ingress in std::mem::take(&mut item.ingresses).into_keys() {
+                    if let Some(item) = self.ingresses.get_mut(&ingress) {
+                        item.on.remove(&key);
+                    }
+                    self.dirty_ingresses.insert(ingress);
+                }
+                item.wanted = WantedSpec::None;
+            }
+            self.forget_idle(&key);
+        }
+        for key in std::mem::take(&mut self.dirty_ingresses) {
+            if let Some(item) = self.ingresses.get_mut(&key) {
+                item.told = None;
+            }
+            self.forget_idle_ingress(&key);
+        }
+    }
+
+    /// Whether a router is to be there.
+    pub(crate) fn is_wanted(&self, key: &SourceKey) -> bool {
+        let has_ingress = || {
+            let is_served = |key: &SourceKey| self.may_be_served(key);
+            self.index.ingresses_of(key).any(|(ingress, _)| is_served(ingress))
+        };
+        match &self.facts {
+            None => has_ingress(),
+            Some(facts) if facts.enable_ingress => {
+                *key == self.settings.ingresses.shared || {
+                    let item = self.routers.get(key);
+                    item.is_some_and(|item| item.ingresses.values().any(|place| *place == IngressPlace::Served))
+                        || has_ingress()
+                }
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// Whether an Ingress may be served: it is in one of the namespaces, or was served before.
+    pub(crate) fn may_be_served(&self, key: &SourceKey) -> bool {
+        self.settings.namespaces.contains(&key.namespace)
+            || self.ingresses.get(key).is_some_and(|item| item.is_protected() || !item.on.is_empty())
+    }
+
+    /// The Ingresses that are served by a router, by key.
+    pub(crate) fn served_by(&self, key: &SourceKey) -> BTreeSet<SourceKey> {
+        let places = self.routers.get(key).into_iter().flat_map(|item| &item.ingresses);
+        places.filter(|(_, place)| **place == IngressPlace::Served).map(|(key, _)| key.clone()).collect()
+    }
+}

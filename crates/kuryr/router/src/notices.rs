@@ -1,0 +1,64 @@
+//! What users are notified of.
+
+use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, Told};
+use gimbal_kuryr_translate::{Finding, IngressProblem};
+use gimbal_model::SourceKey;
+
+use crate::RouterController;
+
+impl<T> RouterController<T> {
+    /// Tells it on the object. What is wrong with a router is reported on the Ingresses that it serves, too.
+    pub(crate) fn tell(&mut self, object: &ClusterObject, notices: Vec<Told>) {
+        let key = object.key();
+        for told in notices {
+            if object.kind == KuryrKind::Ingress {
+                self.tell_ingress(&key, told);
+                continue;
+            }
+            if told.is_warning {
+                self.served_by(&key).iter().for_each(|ingress| self.tell_ingress(ingress, told.clone()));
+            }
+            let router = self.routers.get(&key).and_then(|item| item.kept.object());
+            if let Some(uid) = router.map(|router| router.metadata.meta.uid.clone()) {
+                self.notices.push(ObjectNotice { object: object.clone(), uid, told });
+            }
+        }
+    }
+
+    fn tell_ingress(&mut self, key: &SourceKey, told: Told) {
+        let Some(ingress) = self.ingresses.get(key).and_then(|item| item.kept.object()) else { return };
+        let uid = ingress.metadata.meta.uid.clone();
+        self.notices.push(ObjectNotice { object: ClusterObject::new(key, KuryrKind::Ingress), uid, told });
+    }
+
+    /// Tells what of the Ingresses of a router is left out, when that changes while they are watched.
+    pub(crate) fn tell_findings(&mut self, key: &SourceKey, findings: &[Finding]) {
+        for ingress in self.served_by(key) {
+            let of_it = findings.iter().filter_map(|finding| match finding {
+                Finding::Ingress { ingress: of, problem } if *of == ingress => Some(about(problem)),
+                _ => None,
+            });
+            let told = of_it.collect();
+            self.tell_changed(&ingress, told);
+        }
+    }
+
+    /// Tells that Ingresses are not served.
+    pub(crate) fn tell_not_enabled(&mut self, key: &SourceKey) {
+        let is_ours = self.index.router_of(key).is_some() && self.settings.namespaces.contains(&key.namespace);
+        if self.facts.is_some() && !self.is_enabled() && is_ours {
+            self.tell_changed(key, vec![about(&IngressProblem::NotEnabled)]);
+        }
+    }
+
+    /// What was not said before is reported. After a restart nothing is: what there is was said by the process before.
+    fn tell_changed(&mut self, key: &SourceKey, now: Vec<Told>) {
+        let Some(item) = self.ingresses.get_mut(key) else { return };
+        let Some(before) = item.told.replace(now.clone()) else { return };
+        now.into_iter().filter(|told| !before.contains(told)).for_each(|told| self.tell_ingress(key, told));
+    }
+}
+
+fn about(problem: &IngressProblem) -> Told {
+    Told::warning(problem.event(), problem.to_string())
+}

@@ -1,0 +1,193 @@
+//! Decides what is offered.
+
+use gimbal_kuryr_crd::KuryrL7Router;
+use gimbal_kuryr_crd::names::labels;
+use gimbal_kuryr_model::{DesiredEntry, Text};
+use gimbal_kuryr_resource::{KuryrKind, Purpose, is_alone};
+use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
+use gimbal_model::SourceKey;
+
+use crate::RouterController;
+use crate::item::{IngressPlace, RouterItem, has_finalizer, spec_version};
+
+/// Whether an owner goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum OwnerFate {
+    /// It is there.
+    Stays,
+    /// It goes, or is gone.
+    Goes,
+    /// It seems to be gone. Whether it was deleted, or the store went back to before it, the list that is running shows.
+    Doubtful,
+    /// It is absent because the cluster's store went back: what exists for it is an orphan.
+    Lost,
+}
+
+impl<T> RouterController<T> {
+    fn fate(&self, item: &RouterItem<T>, owner: &Text) -> OwnerFate {
+        if item.lost.as_ref() == Some(owner) {
+            return OwnerFate::Lost;
+        }
+        match item.kept.object().filter(|router| router.metadata.meta.uid == *owner) {
+            Some(router) if router.metadata.is_being_deleted() => OwnerFate::Goes,
+            Some(_) => OwnerFate::Stays,
+            None if self.reading(KuryrKind::Router).went_back() => OwnerFate::Doubtful,
+            None => OwnerFate::Goes,
+        }
+    }
+
+    /// Decides what is offered under a key. Each owner whose load balancer may exist is offered until it is gone, one after the
+    /// other.
+    pub(crate) fn offer(&mut self, key: &SourceKey) {
+        let Some(item) = self.routers.get(key) else { return };
+        let Some(entry) = item.offer.offered.clone() else { return self.offer_first(key) };
+        let owner = entry.owner();
+        let is_gone = entry.is_deleting() && item.offer.is_gone(owner);
+        let is_protected = item.kept.object().is_some_and(|it| it.metadata.meta.uid == *owner && has_finalizer(it));
+        match self.fate(item, owner) {
+            OwnerFate::Stays => match self.present(key) {
+                Some(entry) => self.set_offered(key, Some(entry)),
+                // It may have been to go for a moment.
+                None => {
+                    if let Some(item) = self.routers.get_mut(key) {
+                        item.offer.take_back_deletion();
+                    }
+                }
+            },
+            OwnerFate::Goes if is_gone && !is_protected => {
+                self.set_offered(key, None);
+                self.offer_first(key);
+            }
+            OwnerFate::Goes => self.set_offered(key, Some(DesiredEntry::Deleting { owner: owner.clone() })),
+            OwnerFate::Doubtful => {}
+            OwnerFate::Lost => {
+                self.set_offered(key, None);
+                self.offer_first(key);
+            }
+        }
+    }
+
+    /// Decides what is offered where nothing is.
+    fn offer_first(&mut self, key: &SourceKey) {
+        let Some(item) = self.routers.get(key) else { return };
+        let Some(router) = item.kept.object().cloned() else { return };
+        if !router.metadata.is_being_deleted() {
+            if let Some(entry) = self.present(key) {
+                self.set_offered(key, Some(entry));
+            }
+        } else if has_finalizer(&router) {
+            let owner = router.metadata.meta.uid.clone();
+            self.set_offered(key, Some(DesiredEntry::Deleting { owner }));
+        }
+    }
+
+    /// Returns what is offered of a KuryrL7Router: nothing new before the watch has shown it with its finalizer, and the Ingresses
+    /// that it serves with theirs.
+    fn present(&mut self, key: &SourceKey) -> Option<DesiredEntry> {
+        let facts = self.facts.clone()?;
+        let are_protected = self.are_protected(key);
+        let item = self.routers.get_mut(key)?;
+        let router = item.kept.shown()?.clone();
+        let owner = &router.metadata.meta.uid;
+        if !has_finalizer(&router) || router.metadata.is_being_deleted() {
+            return None;
+        }
+        // What a former process, or another one, may have made for it has an owner.
+        let is_made = item.offer.offered.is_none() && item.unmade.as_ref() != Some(owner);
+        let alone = || is_made.then(|| DesiredEntry::LoadBalancer(router_owner_alone(Some(&router), owner)));
+        if !facts.enable_ingress {
+            return alone();
+        }
+        if item.is_edited(&router) {
+            // It is set back first. Where that is refused, the namespace must not be unknown for as long as that lasts.
+            return if item.pauses.is_refused(Purpose::Conform) { alone() } else { None };
+        }
+        if item.offer.wanted_owner() != Some(owner) && !are_protected {
+            return None;
+        }
+        item.ours = Some(spec_version(&router));
+        match desired_router(&router, &facts) {
+            Ok(streamed) => {
+                (item.not_offered, item.offer_findings) = (None, streamed.findings);
+                Some(DesiredEntry::LoadBalancer(streamed.wanted))
+            }
+            Err(error) => {
+                item.not_offered = Some(error);
+                alone()
+            }
+        }
+    }
+
+    /// Whether the Ingresses that a router serves have their finalizers. One for which the API server refuses that is served
+    /// nevertheless: it was, before this process began.
+    fn are_protected(&self, key: &SourceKey) -> bool {
+        let is_protected = |ingress: &SourceKey| {
+            let item = self.ingresses.get(ingress);
+            item.is_none_or(|item| item.is_protected() || item.pauses.is_refused(Purpose::Protect))
+        };
+        let mut places = self.routers.get(key).into_iter().flat_map(|item| &item.ingresses);
+        places.all(|(ingress, place)| *place != IngressPlace::Served || is_protected(ingress))
+    }
+
+    fn set_offered(&mut self, key: &SourceKey, entry: Option<DesiredEntry>) {
+        let Some(item) = self.routers.get_mut(key) else { return };
+        let Some(change) = item.offer.set(entry) else { return };
+        self.handled.extend(change.token);
+        if item.offer.is_deleting() {
+            item.not_offered = None;
+        }
+        self.undrained.insert(key.clone());
+    }
+
+    /// Notes whether something may exist for a router of which nothing is offered: its absence means nothing then.
+    pub(crate) fn withhold(&mut self, key: &SourceKey) {
+        let Some(item) = self.routers.get_mut(key) else { return };
+        let owner = item.kept.object().map(|router| router.metadata.meta.uid.clone());
+        let is_protected = item.kept.object().is_some_and(|router| has_finalizer(router));
+        let is_offered = owner.is_some() && item.offer.owner() == owner.as_ref();
+        if is_offered {
+            item.unmade.take_if(|unmade| Some(&*unmade) == owner.as_ref());
+        } else if owner.is_some() && !is_protected {
+            item.unmade.clone_from(&owner);
+        }
+        if owner.is_some() && is_protected && !is_offered && item.unmade != owner {
+            self.withheld.insert(key.clone());
+        } else {
+            self.withheld.remove(key);
+        }
+    }
+
+    /// Why a KuryrL7Router is not offered, if that has a reason which its status shows.
+    pub(crate) fn not_offered(&self, key: &SourceKey, router: &KuryrL7Router) -> Option<NotStreamed> {
+        match &self.facts {
+            // It was made with facts: what they said still holds, and will be heard again.
+            None => {
+                let waits = !has_finalizer(router) && router.spec.project_id.is_none();
+                waits.then_some(NotStreamed::WaitingForWriter)
+            }
+            Some(facts) if !facts.enable_ingress => Some(NotStreamed::NotEnabled),
+            Some(_) => self.routers.get(key).and_then(|item| item.not_offered.clone()),
+        }
+    }
+}
+
+impl<T> RouterItem<T> {
+    /// Whether the spec is what somebody has made of it while something else is offered, or while no controller ran. It is set back,
+    /// and the writer must not act upon it before. One that was not made for Ingresses is its maker's to edit.
+    fn is_edited(&self, router: &KuryrL7Router) -> bool {
+        let offers = self.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !is_alone(entry));
+        let is_known = self.ours.as_ref() == Some(&spec_version(router));
+        // What another process has offered the writer has reported on.
+        let is_reported = || {
+            let status = router.status.as_ref();
+            !offers && status.is_some_and(|it| it.balancer.observed_generation == Some(router.metadata.generation))
+        };
+        let is_of_ingresses = is_made_for_ingresses(router) || !self.ingresses.is_empty();
+        is_of_ingresses && !is_known && !is_reported() && !self.is_as_wanted(router)
+    }
+}
+
+/// Whether the controller has made it for Ingresses, or has taken it over for them.
+pub(crate) fn is_made_for_ingresses(router: &KuryrL7Router) -> bool {
+    router.metadata.meta.labels.contains_key(labels::ROUTER_OF)
+}

@@ -1,0 +1,112 @@
+//! Takes in how writes ended.
+
+use std::time::Instant;
+
+use gimbal_kuryr_crd::names::{ingress_reasons, reasons};
+use gimbal_kuryr_resource::{
+    ClusterObject, InFlightWrite, KuryrKind, Purpose, Told, WriteOutcome, WrittenObject, fingerprint,
+    note_accepted_status,
+};
+use gimbal_model::SourceKey;
+
+use crate::RouterController;
+use crate::item::{IngressProof, spec_version};
+
+impl<T> RouterController<T> {
+    pub(crate) fn take_outcome(&mut self, object: &ClusterObject, outcome: WriteOutcome, now: Instant) {
+        let key = object.key();
+        let Some(pauses) = self.pauses_mut(object) else { return };
+        let Some(write) = pauses.in_flight.take() else { return };
+        let outcome = if write.is_void { WriteOutcome::NotSent } else { outcome };
+        match outcome {
+            WriteOutcome::Done(answer) => {
+                pauses.done(write.purpose, now);
+                self.carried_out(&key, object.kind, write, answer);
+            }
+            WriteOutcome::NotFound if write.purpose == Purpose::Read => {
+                pauses.done(write.purpose, now);
+                self.ingress_absent(&key);
+            }
+            WriteOutcome::NotFound => {
+                pauses.conflicted(now);
+                // What was shown by an answer alone was deleted before the watch could show it.
+                match object.kind {
+                    KuryrKind::Ingress => self.ingress_absent(&key),
+                    _ => drop(self.routers.get_mut(&key).map(|item| item.kept.answered_absent())),
+                }
+            }
+            WriteOutcome::Conflict => pauses.conflicted(now),
+            WriteOutcome::Throttled(after) => pauses.throttled(after, now),
+            WriteOutcome::Unknown(_) | WriteOutcome::NotSent => pauses.unanswered(now),
+            WriteOutcome::Refused(reason) => {
+                let is_first = pauses.refuse(write.purpose, reason.clone(), now);
+                if is_first && let Some(kind) = refusal(write.purpose, object.kind) {
+                    let message = format!("the API server refuses to {}: {reason}", write.purpose.as_str());
+                    self.tell(object, vec![Told::warning(kind, message)]);
+                }
+            }
+        }
+        if object.kind == KuryrKind::Ingress {
+            // They may wait for what is known of it now.
+            let on = self.ingresses.get(&key).map(|item| &item.on);
+            self.dirty.extend(on.into_iter().flatten().cloned());
+        }
+    }
+
+    /// The API server has no Ingress of this name. Where one is known, its watch shows whether it was deleted, or the store went back
+    /// to before it.
+    fn ingress_absent(&mut self, key: &SourceKey) {
+        let Some(item) = self.ingresses.get_mut(key) else { return };
+        item.needs_proof = false;
+        if item.kept.answered_absent() {
+            self.index.delete_ingress(&key.namespace, &key.name);
+        }
+        if item.kept.object().is_none() {
+            item.proof = Some(IngressProof::Absent);
+        }
+    }
+
+    fn carried_out(&mut self, key: &SourceKey, kind: KuryrKind, write: InFlightWrite, answer: WrittenObject) {
+        let InFlightWrite { purpose, wanted, mut notices, .. } = write;
+        match answer {
+            WrittenObject::Ingress(ingress) => {
+                if let Some(item) = self.ingresses.get_mut(key) {
+                    item.needs_proof = false;
+                    if purpose == Purpose::Status {
+                        item.pauses.accepted(purpose, wanted, fingerprint(&ingress.status.load_balancer));
+                    }
+                }
+                self.ingress_answered(*ingress);
+            }
+            WrittenObject::Router(router) => {
+                if let Some(item) = self.routers.get_mut(key) {
+                    match purpose {
+                        Purpose::Conform | Purpose::Create if wanted != 0 => {
+                            item.pauses.accepted(Purpose::Conform, wanted, fingerprint(&router.spec));
+                            item.ours = Some(spec_version(&router));
+                        }
+                        Purpose::Status => {
+                            note_accepted_status(&mut item.pauses, wanted, router.status.as_ref());
+                        }
+                        _ => {}
+                    }
+                }
+                self.router_answered(*router);
+            }
+            WrittenObject::Deleted => {
+                notices.push(Told::normal(reasons::RELEASE_LB, "the load balancer is being removed"));
+            }
+            WrittenObject::Service(_) | WrittenObject::LoadBalancer(_) => {}
+        }
+        self.tell(&ClusterObject::new(key, kind), notices);
+    }
+}
+
+fn refusal(purpose: Purpose, kind: KuryrKind) -> Option<&'static str> {
+    match (purpose, kind) {
+        (Purpose::Read, _) | (Purpose::Release, KuryrKind::Ingress) => None,
+        (Purpose::Protect, _) => Some(ingress_reasons::ADD_INGRESS_FINALIZER_ERROR),
+        (Purpose::Create | Purpose::Conform | Purpose::Status, _) => Some(reasons::ENSURE_LB_ERROR),
+        (Purpose::Delete | Purpose::Release, _) => Some(reasons::RELEASE_LB_ERROR),
+    }
+}

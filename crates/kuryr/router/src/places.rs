@@ -1,0 +1,125 @@
+//! Which Ingresses a router serves, and which ones leave it.
+
+use std::collections::BTreeSet;
+
+use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
+use gimbal_kuryr_resource::KuryrKind;
+use gimbal_model::SourceKey;
+
+use crate::RouterController;
+use crate::item::{IngressPlace, IngressProof, named_ingresses, spec_version};
+
+impl<T> RouterController<T> {
+    /// Decides which Ingresses a router serves. One that it does not serve yet has its finalizer first.
+    pub(crate) fn place_ingresses(&mut self, key: &SourceKey) {
+        let served = self.to_be_served(key);
+        let Some(item) = self.routers.get_mut(key) else { return };
+        let named = item.kept.object().map(|router| named_ingresses(&router.spec)).unwrap_or_default();
+        let before: BTreeSet<SourceKey> = item.ingresses.keys().cloned().collect();
+        for ingress in before.iter().chain(&named).filter(|ingress| !served.contains(*ingress)) {
+            match item.ingresses.get_mut(ingress) {
+                Some(IngressPlace::Leaving(_)) => {}
+                _ => {
+                    item.stale = true;
+                    item.ingresses.insert(ingress.clone(), IngressPlace::Leaving(None));
+                }
+            }
+        }
+        for ingress in served {
+            let was = item.ingresses.insert(ingress, IngressPlace::Served);
+            item.stale |= was != Some(IngressPlace::Served);
+        }
+        for ingress in item.ingresses.keys() {
+            let is_new = self.ingresses.entry(ingress.clone()).or_default().on.insert(key.clone());
+            if is_new || !before.contains(ingress) {
+                self.dirty_ingresses.insert(ingress.clone());
+            }
+        }
+    }
+
+    fn to_be_served(&self, key: &SourceKey) -> BTreeSet<SourceKey> {
+        if self.facts.is_some() && !self.is_enabled() {
+            return BTreeSet::new();
+        }
+        let item = self.routers.get(key);
+        let named = item.and_then(|item| item.kept.object()).map(|router| named_ingresses(&router.spec));
+        let is_served = |ingress: &SourceKey| {
+            let is_protected = || self.ingresses.get(ingress).is_some_and(|item| item.is_protected());
+            let was_served = || item.is_some_and(|item| item.ingresses.get(ingress) == Some(&IngressPlace::Served));
+            let is_named = || named.as_ref().is_some_and(|named| named.contains(ingress));
+            self.may_be_served(ingress) && (self.facts.is_none() || is_protected() || was_served() || is_named())
+        };
+        let all = self.index.ingresses_of(key).map(|(ingress, _)| ingress);
+        all.filter(|ingress| is_served(ingress)).cloned().collect()
+    }
+
+    /// Whether it is not certain that an Ingress leaves: the watches of two kinds do not wait for each other, so a KuryrL7Router
+    /// may be newer than what is known of its Ingresses. A deletion that was seen is final, and so is what the writer says.
+    pub(crate) fn doubts(&mut self, key: &SourceKey) -> bool {
+        if self.facts.is_some() && !self.is_enabled() {
+            return false;
+        }
+        let Some(item) = self.routers.get(key) else { return false };
+        let named = item.kept.object().map(|router| named_ingresses(&router.spec)).unwrap_or_default();
+        let leaving = item
+            .ingresses
+            .iter()
+            .filter(|(ingress, place)| **place != IngressPlace::Served && named.contains(*ingress));
+        let doubtful: Vec<SourceKey> =
+            leaving.map(|(ingress, _)| ingress).filter(|ingress| self.is_doubtful(ingress)).cloned().collect();
+        for ingress in &doubtful {
+            self.ingresses.entry(ingress.clone()).or_default().needs_proof = true;
+            self.enqueue(ingress, KuryrKind::Ingress);
+        }
+        !doubtful.is_empty()
+    }
+
+    fn is_doubtful(&self, ingress: &SourceKey) -> bool {
+        let Some(item) = self.ingresses.get(ingress) else { return true };
+        match item.kept.object() {
+            None => !item.kept.is_dead() && item.proof != Some(IngressProof::Absent),
+            Some(object) if object.metadata.is_being_deleted() => false,
+            Some(object) => {
+                let version = &object.metadata.meta.resource_version;
+                !matches!(&item.proof, Some(IngressProof::Version(known)) if known == version)
+            }
+        }
+    }
+
+    /// Lets go of the Ingresses whose routes are not in Octavia any more.
+    pub(crate) fn let_go(&mut self, key: &SourceKey) {
+        let Some(item) = self.routers.get_mut(key) else { return };
+        let since = item.kept.object().filter(|router| item.is_as_wanted(router)).map(|router| spec_version(router));
+        let owner = item.kept.object().map(|router| router.metadata.meta.uid.clone());
+        let report = owner.as_ref().and_then(|owner| item.offer.report_of(owner)).cloned();
+        let is_gone = item.kept.object().is_none() && item.offer.offered.is_none();
+        let was_never_made = owner.is_some() && item.unmade == owner && item.offer.offered.is_none();
+        let named = item.kept.object().map(|router| named_ingresses(&router.spec)).unwrap_or_default();
+        let mut left = Vec::new();
+        for (ingress, place) in &mut item.ingresses {
+            let IngressPlace::Leaving(from) = place else { continue };
+            // Another one of its name may have its routes.
+            from.take_if(|(uid, _)| owner.as_ref() != Some(uid));
+            if from.is_none() && !named.contains(ingress) {
+                from.clone_from(&since);
+            }
+            let shows = |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, *from));
+            let may_go = is_gone || (was_never_made && !named.contains(ingress)) || from.as_ref().is_some_and(shows);
+            if may_go {
+                left.push(ingress.clone());
+            }
+        }
+        for ingress in left {
+            item.ingresses.remove(&ingress);
+            if let Some(item) = self.ingresses.get_mut(&ingress) {
+                item.on.remove(key);
+            }
+            self.dirty_ingresses.insert(ingress);
+        }
+    }
+}
+
+/// Whether a report says that a generation, or a later one, is there.
+fn is_applied(report: &LoadBalancerReport, generation: i64) -> bool {
+    report.generation >= generation && matches!(report.phase, Phase::Ready | Phase::Degraded)
+}

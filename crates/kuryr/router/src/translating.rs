@@ -1,0 +1,106 @@
+//! The spec that is wanted of a router.
+
+use std::collections::BTreeSet;
+
+use gimbal_kuryr_crd::KuryrL7Router;
+use gimbal_kuryr_model::DesiredEntry;
+use gimbal_kuryr_resource::{KnownServices, Purpose, fingerprint, is_alone};
+use gimbal_kuryr_translate::{Chosen, RouterInput, RouterTranslated, translate_router};
+use gimbal_model::SourceKey;
+
+use crate::RouterController;
+use crate::item::{IngressPlace, RouterItem, WantedSpec, spec_version};
+
+impl<T> RouterController<T> {
+    /// Makes the spec that is wanted of a router, if everything that it is made from is known: routes are not taken away for want of
+    /// knowledge. While a write to it is on its way, that waits.
+    pub(crate) fn translate(&mut self, key: &SourceKey, services: KnownServices<'_>) {
+        if !self.is_wanted(key) {
+            if let Some(item) = self.routers.get_mut(key) {
+                (item.wanted, item.stale, item.findings) = (WantedSpec::None, true, Vec::new());
+            }
+            return;
+        }
+        if let Some(item) = self.routers.get_mut(key)
+            && let WantedSpec::Held(version) = &item.wanted
+        {
+            // Somebody has edited it, or it is another one.
+            item.stale |= item.kept.object().map(|router| spec_version(router)).as_ref() != Some(version);
+        }
+        let is_known = services.are_current && self.knows_ingresses() && !self.doubts(key);
+        let Some(item) = self.routers.get(key) else { return };
+        if !is_known {
+            // What was wanted before may take something away.
+            self.routers.entry(key.clone()).or_default().stale = true;
+            return;
+        }
+        if item.stale && item.pauses.in_flight.is_none() {
+            let RouterTranslated { spec, findings } = self.translated(key, item, services);
+            self.tell_findings(key, &findings);
+            let Some(item) = self.routers.get_mut(key) else { return };
+            (item.findings, item.stale) = (findings, false);
+            item.wanted = WantedSpec::Other(Box::new(spec));
+        }
+        if let Some(item) = self.routers.get_mut(key)
+            && !item.stale
+        {
+            item.compare();
+        }
+    }
+
+    fn translated(&self, key: &SourceKey, item: &RouterItem<T>, services: KnownServices<'_>) -> RouterTranslated {
+        let is_served = |ingress: &SourceKey| item.ingresses.get(ingress) == Some(&IngressPlace::Served);
+        let all = self.index.ingresses_of(key).map(|(ingress, _)| ingress);
+        let without: BTreeSet<SourceKey> = all.filter(|ingress| !is_served(ingress)).cloned().collect();
+        let chosen = item.chosen();
+        translate_router(&RouterInput {
+            router: key,
+            ingresses: &self.index,
+            without: &without,
+            services: services.index,
+            nodes: services.nodes,
+            facts: self.facts.as_deref(),
+            chosen: chosen.as_ref(),
+        })
+    }
+}
+
+impl<T> RouterItem<T> {
+    /// Notes whether what is wanted is what it has. A copy of that is not kept.
+    fn compare(&mut self) {
+        if let (WantedSpec::Other(wanted), Some(router)) = (&self.wanted, self.kept.object())
+            && **wanted == router.spec
+        {
+            self.wanted = WantedSpec::Held(spec_version(router));
+        }
+    }
+
+    /// Whether a spec is the one that is wanted now, or what the API server makes of that.
+    pub(crate) fn is_as_wanted(&self, router: &KuryrL7Router) -> bool {
+        match &self.wanted {
+            _ if self.stale => false,
+            WantedSpec::None => false,
+            WantedSpec::Held(version) => *version == spec_version(router),
+            WantedSpec::Other(wanted) => {
+                let is_accepted = |held: u64| self.pauses.is_accepted(Purpose::Conform, fingerprint(wanted), || held);
+                **wanted == router.spec || is_accepted(fingerprint(&router.spec))
+            }
+        }
+    }
+
+    /// What was chosen for it: what it says, unless somebody has edited it.
+    fn chosen(&self) -> Option<Chosen> {
+        let router = self.kept.object()?;
+        let own = &router.metadata.meta.uid;
+        let offered = match self.offer.offered.as_deref() {
+            Some(entry) if is_alone(entry) || entry.owner() != own => None,
+            Some(DesiredEntry::LoadBalancer(wanted)) => Some(Chosen::of_header(&wanted.header)),
+            Some(DesiredEntry::Deleting { .. }) | None => None,
+        };
+        let is_ours = self.ours.as_ref() == Some(&spec_version(router));
+        let said = || router.spec.project_id.is_some().then(|| Chosen::of_router_spec(&router.spec));
+        let chosen = if is_ours { said() } else { offered.or_else(said) }?;
+        let made = router.status.as_ref().and_then(|status| status.balancer.loadbalancer.as_ref());
+        Some(chosen.made_in(made.map(|made| made.subnet_id.clone())))
+    }
+}

@@ -1,0 +1,11 @@
+//! The controller against a small API server and a model of the writer.
+
+#![allow(clippy::panic, clippy::unwrap_used)] // A panic is the report.
+
+mod any_life;
+mod api;
+mod checks;
+mod life;
+mod objects;
+mod trouble;
+mod world;

@@ -1,0 +1,162 @@
+//! What is not known is not concluded from.
+
+use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind};
+use serde_json::json;
+
+use crate::api::{INGRESS_FINALIZER, Kind, ROUTER_FINALIZER, named};
+use crate::life::served;
+use crate::objects::ingress;
+use crate::world::{KINDS, SHARED, World};
+
+#[test]
+fn no_route_goes_while_a_kind_cannot_be_read() {
+    for kind in [Some(Kind::Ingress), Some(Kind::Class), None] {
+        let mut world = served();
+        match kind {
+            Some(kind) => world.unreadable(kind),
+            None => world.services_are_current = false,
+        }
+        world.api.edit(Kind::Ingress, "team/a", |it| it["spec"]["ingressClassName"] = json!("nginx"));
+        world.rest();
+        assert_eq!(named(world.api.get(Kind::Router, SHARED).unwrap()).len(), 1, "{kind:?}: {:?}", world.purposes);
+        world.quiet();
+        world.check();
+    }
+}
+
+#[test]
+fn a_snapshot_is_not_complete_without_routers() {
+    let mut world = served();
+    for kind in [Kind::Router, Kind::Ingress] {
+        world.unreadable(kind);
+        world.rest();
+        assert!(matches!(world.controller.knowledge(), ClusterKnowledge::Unreadable(_)), "{kind:?}");
+        world.quiet();
+        world.check();
+    }
+    world.restart(&[Kind::Class, Kind::Ingress]);
+    assert!(matches!(world.controller.knowledge(), ClusterKnowledge::Waiting(_)));
+    assert!(world.offered.is_empty());
+}
+
+/// A watch that is behind shows a router whose Ingress it has not shown.
+#[test]
+fn an_ingress_that_was_not_seen_yet_keeps_its_router() {
+    let mut world = World::new(Some(true));
+    world.api.create(Kind::Ingress, "team/a", ingress("kuryr", Some("group:web"), "s1"));
+    world.rest();
+    world.check();
+    world.purposes.clear();
+    world.heard.clear();
+    world.restart_behind();
+    world.plan();
+    assert!(world.in_flight.iter().all(|write| write.object.kind == KuryrKind::Ingress), "{:?}", world.in_flight);
+    world.rest();
+    world.check();
+    assert_eq!(world.purposes, [] as [String; 0]);
+}
+
+#[test]
+fn a_store_that_went_back_withdraws_and_deletes_nothing() {
+    let mut world = served();
+    world.api.back_up();
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", Some("group:web"), "s1"));
+    world.rest();
+    world.check();
+    world.heard.clear();
+    world.go_back();
+    world.rest();
+    assert!(world.heard.contains(&"web gone".to_owned()), "{:?}", world.heard);
+    assert!(!world.heard.iter().any(|heard| heard.contains("deleting")), "{:?}", world.heard);
+    world.check();
+}
+
+/// The writer says that Ingresses are served, and before it has said so nothing is known.
+#[test]
+fn a_restart_before_the_facts_takes_nothing_away() {
+    let mut world = served();
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", Some("group:web"), "s1"));
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    world.check();
+    world.purposes.clear();
+    world.enabled = None;
+    world.restart(&KINDS);
+    world.rest();
+    world.learn_facts(true);
+    world.rest();
+    world.check();
+    assert_eq!(world.purposes, [] as [String; 0]);
+}
+
+#[test]
+fn finalizers_that_are_removed_by_hand_are_set_again() {
+    let mut world = served();
+    for (kind, name, finalizer) in
+        [(Kind::Ingress, "team/a", INGRESS_FINALIZER), (Kind::Router, SHARED, ROUTER_FINALIZER)]
+    {
+        world.api.edit(kind, name, |it| {
+            it["metadata"]["finalizers"].as_array_mut().unwrap().retain(|one| one != finalizer);
+        });
+        world.rest();
+        world.check();
+    }
+    let routers: Vec<_> = world.purposes.iter().filter(|purpose| purpose.contains("set the spec")).collect();
+    assert_eq!(routers.len(), 1, "its own finalizer, and no routes: {:?}", world.purposes);
+}
+
+/// What is known of it is asked for, and not written from memory.
+#[test]
+fn a_wiped_status_is_filled_in_again() {
+    let mut world = served();
+    world.works = false;
+    world.api.edit(Kind::Router, SHARED, |it| drop(it.as_object_mut().unwrap().remove("status")));
+    world.rest();
+    let status = &world.api.get(Kind::Router, SHARED).unwrap()["status"];
+    assert!(status["loadbalancer"].is_null(), "{status}");
+    world.works = true;
+    world.rest();
+    world.check();
+    world.api.edit(Kind::Ingress, "team/a", |it| drop(it.as_object_mut().unwrap().remove("status")));
+    world.rest();
+    world.check();
+}
+
+#[test]
+fn an_ingress_that_cannot_be_protected_stops_no_other_one() {
+    let mut world = served();
+    world.api.refuses = Some((Kind::Ingress, "team/b".into()));
+    world.patience = std::time::Duration::from_secs(10);
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "s3"));
+    world.api.create(Kind::Ingress, "team/c", ingress("kuryr", None, "s2"));
+    world.rest();
+    let named = named(world.api.get(Kind::Router, SHARED).unwrap());
+    assert_eq!(named, ["team/a".to_owned(), "team/c".to_owned()].into());
+    assert!(world.reasons(KuryrKind::Ingress).contains(&"KuryrAddIngressFinalizerError"), "{:?}", world.notices);
+    world.api.refuses = None;
+    world.pass(std::time::Duration::from_secs(120));
+    world.rest();
+    world.check();
+    world.check_restart(&KINDS);
+}
+
+#[test]
+fn a_class_that_is_gone_takes_no_route_away() {
+    let mut world = served();
+    world.api.delete(Kind::Class, "kuryr");
+    world.rest();
+    assert_eq!(named(world.api.get(Kind::Router, SHARED).unwrap()).len(), 1);
+    assert_eq!(world.reasons(KuryrKind::Ingress), ["KuryrRouterNotAsAsked"]);
+}
+
+#[test]
+fn nothing_is_offered_before_the_watch_has_shown_it() {
+    let mut world = World::new(Some(true));
+    world.plan();
+    world.answer(0, 0);
+    world.drain();
+    assert!(world.api.get(Kind::Router, SHARED).is_some() && world.heard.is_empty(), "{:?}", world.heard);
+    assert!(world.watch(Kind::Router));
+    world.drain();
+    assert_eq!(world.heard.len(), 1, "{:?}", world.heard);
+}

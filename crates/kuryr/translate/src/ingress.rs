@@ -1,0 +1,21 @@
+//! From Ingresses to routers, and from reports about them back to Ingresses.
+
+mod backend;
+mod claims;
+mod class;
+mod desired;
+mod index;
+mod matching;
+mod placement;
+mod pools;
+mod problem;
+mod routes;
+mod shorten;
+mod spec;
+mod status;
+
+pub use desired::{desired_router, router_owner_alone};
+pub use index::{IngressIndex, IngressSettings};
+pub use problem::{HostProblem, IngressProblem, PathProblem, RouterAnnotationProblem};
+pub use spec::{RouterInput, RouterTranslated, translate_router};
+pub use status::{RouterStatusInput, ingress_status, router_knowledge, router_status};

@@ -1,0 +1,198 @@
+//! The spec of a router, as the API server accepted it, as what is streamed.
+
+use std::sync::Arc;
+
+use gimbal_kuryr_crd::{KlbMemberMode, KlrPathType, KlrRoute, KuryrL7Router, KuryrL7RouterSpec};
+use gimbal_kuryr_model::{
+    Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers, FloatingWish, HealthMonitor, HostMatch,
+    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberMode, MonitorKind,
+    PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, Text, Timeouts, VipWish,
+};
+use gimbal_model::{Family, Protocol};
+
+use super::matching::Path;
+use super::spec::family;
+use super::status::router_knowledge;
+use crate::address::address;
+use crate::bounds::listed_len;
+use crate::desired::{header_of_owner, model_algorithm, positive};
+use crate::finding::shown;
+use crate::members::{of_slices, own_subnet};
+use crate::{Finding, MOST_LISTED, NotStreamed, Streamed};
+
+/// Where routers listen.
+const HTTP: ListenerId = ListenerId { protocol: Protocol::Tcp, port: 80 };
+
+/// Returns what is streamed of a router. Its owner is the router itself.
+///
+/// # Errors
+/// Why it is not streamed.
+pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Streamed, NotStreamed> {
+    let (spec, meta) = (&object.spec, &object.metadata);
+    let project = spec.project_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
+    let subnet = spec.subnet_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
+    let mut findings = Vec::new();
+    let family = family(spec, Some(facts));
+    let mut header = LoadBalancerHeader {
+        placement: LoadBalancerPlacement {
+            project,
+            provider: spec.provider.clone(),
+            ..LoadBalancerPlacement::default()
+        },
+        vip: VipWish {
+            subnet: Some(subnet),
+            security_groups: spec.security_groups_ids.iter().cloned().collect(),
+            from_outside: true,
+            ..VipWish::default()
+        },
+        floating: floating(spec, facts, &mut findings),
+        listeners: [ListenerWish { id: HTTP, kind: ListenerKind::Http, name: Some("http".into()) }].into(),
+        clients: ClientRanges::Everyone,
+        balancing: balancing(spec, family),
+        timeouts: Timeouts {
+            client_data: positive(spec.timeout_client_data),
+            member_data: positive(spec.timeout_member_data),
+            ..Timeouts::default()
+        },
+        monitor: (spec.member_mode == Some(KlbMemberMode::Node)).then(|| Box::new(node_monitor())),
+        routing: Some(Box::new(routing(object)?)),
+        ..header_of_owner(&meta.meta.uid, !router_knowledge(object).needs_discovery())
+    };
+    header.sort();
+    let len = listed_len(&header);
+    if len > MOST_LISTED {
+        return Err(NotStreamed::TooManyRoutes { routes: spec.routes.len(), pools: spec.pools.len(), len });
+    }
+    let slices = spec.pools.iter().flat_map(|pool| {
+        let id = PoolId::Service(pool_id(&pool.service, pool.port));
+        pool.endpoint_slices.iter().map(move |slice| {
+            let numbers = slice.ports.iter().filter_map(|port| u16::try_from(port.port?).ok());
+            let pools = numbers.filter(|number| *number > 0).map(|number| (id.clone(), number));
+            (&slice.endpoints, pools.collect())
+        })
+    });
+    let members = of_slices(slices, family, |address| own_subnet(facts, address).cloned(), &mut findings);
+    let wanted = DesiredLoadBalancer { generation: meta.generation, header: Arc::new(header), members };
+    if let Some((field, value)) = wanted.bad_text() {
+        return Err(NotStreamed::Invalid { field, value: shown(value) });
+    }
+    Ok(Streamed { wanted, findings })
+}
+
+/// Returns an entry that names the owner of a router and wants nothing, as [`owner_alone`](crate::owner_alone) does for a
+/// KuryrLoadBalancer.
+#[must_use]
+pub fn router_owner_alone(object: Option<&KuryrL7Router>, owner: &Text) -> DesiredLoadBalancer {
+    let known = object.is_some_and(|object| !router_knowledge(object).needs_discovery());
+    let header = LoadBalancerHeader { routing: Some(Box::default()), ..header_of_owner(owner, known) };
+    let generation = object.map_or(0, |object| object.metadata.generation);
+    DesiredLoadBalancer { generation, header: Arc::new(header), members: DesiredMembers::default() }
+}
+
+/// A router is reached from outside wherever that is possible.
+fn floating(spec: &KuryrL7RouterSpec, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Option<Box<FloatingWish>> {
+    let text = spec.l7_router_ip.as_ref().filter(|text| !text.is_empty());
+    let asked = text.and_then(|text| address(text));
+    if let (Some(text), None) = (text, asked) {
+        findings.push(Finding::Address { field: "l7_router_ip", value: shown(text) });
+    }
+    let network = &spec.floating_network_id;
+    if asked.is_some() && network.is_none() && facts.external.is_none() {
+        findings.push(Finding::NoExternalNetwork);
+        return None;
+    }
+    (asked.is_some() || network.is_some()).then(|| {
+        let subnet = spec.external_svc_subnet.clone();
+        Box::new(FloatingWish { network: network.clone(), subnet, address: asked, keep: false })
+    })
+}
+
+fn balancing(spec: &KuryrL7RouterSpec, family: Family) -> Balancing {
+    Balancing {
+        family,
+        members: match spec.member_mode {
+            Some(KlbMemberMode::Node) => MemberMode::Node,
+            Some(KlbMemberMode::Pod) | None => MemberMode::Pod,
+        },
+        algorithm: spec.lb_algorithm.map(model_algorithm),
+        affinity_seconds: None,
+        proxy: None,
+    }
+}
+
+/// As a Service has it whose members are nodes: Pods have readiness of Kubernetes.
+fn node_monitor() -> HealthMonitor {
+    HealthMonitor {
+        kind: MonitorKind::Connect,
+        port: None,
+        delay: 5,
+        timeout: 3,
+        rise: 1,
+        fall: 3,
+        path: None,
+        codes: None,
+    }
+}
+
+fn routing(object: &KuryrL7Router) -> Result<Routing, NotStreamed> {
+    let spec = &object.spec;
+    let mut pools: Vec<RoutedPool> = spec
+        .pools
+        .iter()
+        .map(|pool| RoutedPool {
+            id: pool_id(&pool.service, pool.port),
+            name: LoadBalancerHeader::clean_name(&pool.name),
+        })
+        .collect();
+    let default = spec.default_pool.as_ref().map(|name| {
+        let pool = spec.pools.iter().position(|pool| pool.name == *name);
+        let id = pool.and_then(|at| pools.get(at)).map(|pool| pool.id.clone());
+        id.ok_or_else(|| NotStreamed::Invalid { field: "default pool", value: shown(name) })
+    });
+    let default = default.transpose()?;
+    // Each policy needs a pool, also one that answers with 503: that one has no members. No Service has its name.
+    let empty = RoutedPool { id: format!("{}/_/503", object.metadata.meta.namespace).into(), name: "503".into() };
+    let routes: Box<[Route]> = spec.routes.iter().map(|one| route(one, &empty.id)).collect();
+    if routes.iter().any(|route| route.to == RouteTarget::Pool(empty.id.clone())) {
+        pools.push(empty);
+    }
+    pools.sort_by(|one, other| one.id.cmp(&other.id));
+    let is_there = |id: &Text| pools.binary_search_by(|pool| pool.id.cmp(id)).is_ok();
+    for route in &routes {
+        if let RouteTarget::Pool(id) = &route.to
+            && !is_there(id)
+        {
+            return Err(NotStreamed::Invalid { field: "pool of a route", value: shown(id) });
+        }
+    }
+    Ok(Routing { pools: pools.into(), default, routes })
+}
+
+fn route(route: &KlrRoute, empty: &Text) -> Route {
+    let host = match route.host.as_ref().filter(|host| !host.is_empty()) {
+        None => HostMatch::Any,
+        Some(host) => match host.strip_prefix("*.") {
+            Some(base) => HostMatch::Wildcard(base.into()),
+            None => HostMatch::Exact(host.clone()),
+        },
+    };
+    let path = match (route.path.as_ref().filter(|path| !path.is_empty()), route.path_type) {
+        (None, _) => PathMatch::Any,
+        (Some(path), Some(KlrPathType::Exact)) => PathMatch::Exact(path.clone()),
+        (Some(path), Some(KlrPathType::Prefix) | None) => match Path::prefix(path) {
+            Path::Prefix(path) => PathMatch::Prefix(path),
+            Path::Exact(_) | Path::Any => PathMatch::Any,
+        },
+    };
+    let to = match (&route.redirect, &route.service) {
+        (Some(prefix), _) => RouteTarget::Redirect(prefix.clone()),
+        (None, Some(service)) => RouteTarget::Pool(pool_id(service, route.port.unwrap_or_default())),
+        (None, None) => RouteTarget::Pool(empty.clone()),
+    };
+    let name = LoadBalancerHeader::clean_name(route.ingress.as_deref().unwrap_or_default());
+    Route { listener: HTTP, host, path, to, name }
+}
+
+fn pool_id(service: &Text, port: i64) -> Text {
+    format!("{service}/{port}").into()
+}

@@ -1,0 +1,113 @@
+//! How large a router may become.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use gimbal_kuryr_crd::{KlrPool, KuryrL7RouterSpec};
+
+use super::IngressProblem;
+use super::index::Routed;
+use crate::Finding;
+use crate::bounds::{LEAN_ABOVE, METADATA, MOST_BYTES, encoded_len};
+
+/// No router has rules that take more than this in their Ingresses, so that half of it is left for endpoints.
+pub const MOST_ROUTES: usize = 500_000;
+
+/// Keeps Ingresses, the oldest first, while there is room for their rules. What comes after one that does not fit is not kept either:
+/// who is served must not depend on how much fits.
+pub(crate) fn with_room<'a>(ingresses: Vec<Routed<'a>>, findings: &mut Vec<Finding>) -> Vec<Routed<'a>> {
+    let mut room = MOST_ROUTES;
+    let mut kept = Vec::with_capacity(ingresses.len());
+    for routed in ingresses {
+        let len = rules_len(&routed);
+        if room < len {
+            room = 0;
+            let problem = IngressProblem::NoRoom { router: routed.placement.router.clone() };
+            findings.push(Finding::Ingress { ingress: routed.key.clone(), problem });
+            continue;
+        }
+        room -= len;
+        kept.push(routed);
+    }
+    kept
+}
+
+/// Bytes of its routes and pools in the spec, at most.
+fn rules_len(routed: &Routed<'_>) -> usize {
+    /// What a route and a pool have beside their texts.
+    const ITEM: usize = 160;
+    let spec = &routed.ingress.spec;
+    let key = routed.key.namespace.len() + routed.key.name.len();
+    // JSON has two bytes for some characters.
+    let backend = |backend: &gimbal_kubernetes_objects::IngressBackend| {
+        3 * (routed.key.namespace.len() + backend.service.as_ref().map_or(0, |service| service.name.len()))
+    };
+    let mut len = spec.default_backend.as_ref().map_or(0, |one| ITEM + backend(one));
+    for rule in &spec.rules {
+        let host = rule.host.as_deref().unwrap_or_default().len();
+        // With the end of a host.
+        len += ITEM + key + host;
+        for path in rule.http.iter().flat_map(|http| &http.paths) {
+            len += ITEM + key + host + 2 * path.path.as_deref().unwrap_or_default().len() + backend(&path.backend);
+        }
+    }
+    len
+}
+
+/// Makes a spec small enough. What is left of equal specs is equal: details go first, from every endpoint, then endpoints from the
+/// end of whichever pool has most, so that no Service loses all of its members for another.
+pub(crate) fn shorten(spec: &mut KuryrL7RouterSpec) -> Option<Finding> {
+    if METADATA + encoded_len(spec) <= LEAN_ABOVE {
+        return None;
+    }
+    for endpoint in spec
+        .pools
+        .iter_mut()
+        .flat_map(|pool| &mut pool.endpoint_slices)
+        .flat_map(|one| &mut Arc::make_mut(one).endpoints)
+    {
+        endpoint.target_ref = None;
+        endpoint.node_name = None;
+        endpoint.hostname = None;
+    }
+    let mut size = METADATA + encoded_len(spec);
+    if size <= MOST_BYTES {
+        return None;
+    }
+    let mut by_count: BTreeSet<(usize, usize)> =
+        spec.pools.iter().enumerate().map(|(at, pool)| (count(pool), at)).collect();
+    let total = by_count.iter().map(|(count, _)| count).sum();
+    let mut kept: usize = total;
+    while size > MOST_BYTES
+        && let Some((count, at)) = by_count.pop_last()
+        && count > 0
+    {
+        size -= pop(&mut spec.pools[at]);
+        kept -= 1;
+        by_count.insert((count - 1, at));
+    }
+    Some(Finding::TooLarge { kept, total })
+}
+
+fn count(pool: &KlrPool) -> usize {
+    pool.endpoint_slices.iter().map(|slice| slice.endpoints.len()).sum()
+}
+
+/// Removes the last endpoint, and returns its bytes.
+fn pop(pool: &mut KlrPool) -> usize {
+    let mut freed = 0;
+    while let Some(slice) = pool.endpoint_slices.last_mut() {
+        let slice = Arc::make_mut(slice);
+        // With the comma before it.
+        freed += slice.endpoints.pop().map_or(0, |endpoint| encoded_len(&endpoint) + 1);
+        if !slice.endpoints.is_empty() {
+            break;
+        }
+        freed += encoded_len(slice) + 1;
+        pool.endpoint_slices.pop();
+        if freed > 0 {
+            break;
+        }
+    }
+    freed
+}

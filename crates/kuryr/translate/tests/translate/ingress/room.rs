@@ -1,0 +1,73 @@
+//! Routers that would become too large.
+
+use gimbal_kubernetes_objects::BalancedSlice;
+use gimbal_kuryr_translate::{Finding, LEAN_ABOVE, MOST_BYTES, encoded_len};
+
+use super::common::{Cluster, addresses, findings, one_rule, routes, service, slice};
+
+/// Slices of up to 100 endpoints, as their controller makes them.
+fn slices(service: &str, network: u8, endpoints: usize) -> Vec<BalancedSlice> {
+    let pods: Vec<String> = (0..endpoints).map(|n| format!("10.{network}.{}.{}", n / 250, n % 250)).collect();
+    let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+    let of = |(n, pods): (usize, &[&str])| slice(&format!("{service}-{n:03}"), service, &["http:80"], pods);
+    pods.chunks(100).enumerate().map(of).collect()
+}
+
+fn with(first: usize, second: usize) -> Cluster {
+    Cluster::with([one_rule("web", "a.example.com", &["/a* s1:80", "/b* s2:80"])])
+        .and_services(["s1", "s2"].map(|name| service(name, &["http:80"])))
+        .and_slices(slices("s1", 1, first))
+        .and_slices(slices("s2", 2, second))
+}
+
+#[test]
+fn details_go_before_endpoints_and_endpoints_of_the_largest_pool_first() {
+    let small = with(1_000, 10).shared();
+    assert!(encoded_len(&small.spec) < LEAN_ABOVE);
+    assert!(small.spec.pools[0].endpoint_slices[0].endpoints[0].target_ref.is_some());
+
+    let lean = with(5_000, 10).shared();
+    assert_eq!(lean.findings, []);
+    let endpoints = || lean.spec.pools.iter().flat_map(|pool| &pool.endpoint_slices).flat_map(|slice| &slice.endpoints);
+    assert!(endpoints().all(|one| one.target_ref.is_none() && one.node_name.is_none()));
+    assert_eq!(endpoints().count(), 5_010);
+
+    let cluster = with(30_000, 10);
+    let cut = cluster.shared();
+    let len = encoded_len(&cut.spec);
+    assert!(len <= MOST_BYTES && len > MOST_BYTES - 10_000, "{len}");
+    let kept = |pool: &str| addresses(&cut.spec, pool).unwrap();
+    assert_eq!(kept("team_s2").len(), 10, "the other Service keeps its own");
+    let [Finding::TooLarge { kept: said, total }] = cut.findings.as_slice() else { panic!("{:?}", findings(&cut)) };
+    assert_eq!((*said, *total), (kept("team_s1").len() + 10, 30_010));
+    assert_eq!(kept("team_s1")[0], "10.1.0.0:8080");
+    assert!(cut.spec.pools.iter().flat_map(|pool| &pool.endpoint_slices).all(|slice| !slice.endpoints.is_empty()));
+    assert_eq!(cluster.shared(), cut, "the same cut each time");
+
+    // Both large: both are cut alike.
+    let cut = with(15_000, 15_000).shared();
+    let (first, second) = (addresses(&cut.spec, "team_s1").unwrap(), addresses(&cut.spec, "team_s2").unwrap());
+    assert!(first.len().abs_diff(second.len()) <= 1, "{} {}", first.len(), second.len());
+    assert!(encoded_len(&cut.spec) <= MOST_BYTES);
+}
+
+#[test]
+fn the_oldest_ingresses_have_room_for_their_routes() {
+    let paths: Vec<String> = (0..50).map(|n| format!("/{}{n}* s1:80", "a".repeat(100))).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let many = |count: usize| (0..count).map(|n| one_rule(&format!("i{n:03}"), &format!("{n}.example.com"), &paths));
+    let cluster = Cluster::with(many(100));
+    let made = cluster.shared();
+    let kept = made.spec.routes.len() / 50;
+    assert!((10..100).contains(&kept), "{kept}");
+    assert!(encoded_len(&made.spec) < MOST_BYTES / 2 + 100_000, "{}", encoded_len(&made.spec));
+    let left_out: Vec<_> = made.findings.iter().filter(|one| one.reason() == "TooManyRoutes").collect();
+    assert_eq!(left_out.len(), 100 - kept);
+    assert_eq!(left_out[0].ingress().unwrap().to_string(), format!("team/i{kept:03}"));
+    assert_eq!(left_out[0].condition(), "TooLarge");
+    // A small one that is younger than one that does not fit is not kept either.
+    let small = one_rule("small", "small.example.com", &["* s1:80"]);
+    let more = Cluster::with(many(100).chain([small])).shared();
+    assert!(!routes(&more.spec).iter().any(|route| route.starts_with("small.")));
+    assert_eq!(more.spec, made.spec);
+}

@@ -1,0 +1,11 @@
+//! How a router leads requests to pools: its routes as policies of its listeners.
+//!
+//! Octavia's load balancers try policies in the order of their positions, but for one thing: those that send clients elsewhere
+//! come before all others. A policy takes the requests that match all of its rules.
+
+pub(crate) mod fold;
+pub(crate) mod order;
+pub(crate) mod policies;
+mod router;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,448 @@
+//! The next change of a listener's policies.
+//!
+//! Between two changes each request goes where it went before or where it is to go, and nowhere else:
+//!
+//! - A new policy is made last and down, gets its rules, and one request puts it in its place and up. It is never up with only
+//!   some of its rules, with which it would take too much. One whose rules are to change is made anew, for the same reason.
+//! - What comes forward comes first: policies that are new, that move forward or that lead elsewhere, in their order, each right
+//!   behind the one that it is to follow. Whatever reaches such a policy is not taken by an earlier wanted one, so it is where it
+//!   is to go.
+//! - Then the default pool changes: what gets there is taken by no wanted policy.
+//! - What goes back or away comes last, from the last one up: the requests of one that goes are then taken by nothing that is
+//!   not wanted.
+//!
+//! A policy goes in one request, and Octavia takes its rules along in the same change. Without one of its rules it would take
+//! more than before, so rules are not removed one by one.
+//!
+//! As many policies as possible stay where they are: the longest run of those that are in the wanted order already. What such a
+//! change leads to is a listener of which the same is true, so the next change is planned anew from what is seen then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Map, Value, json};
+
+use crate::change::CloudChange;
+use crate::mark::with_missing;
+use crate::routing::fold::{WantedPolicy, WantedRule};
+use crate::routing::order::{Found, Order};
+use crate::seen::{Provisioning, SeenListener};
+use crate::seen_policy::{SeenPolicy, SeenRule};
+
+/// The kind of a rule about the host.
+const HOST: &str = "HOST_NAME";
+
+/// A policy, and what can be done about it.
+#[derive(Debug, Clone)]
+pub(crate) struct PolicyWish {
+    pub(crate) policy: WantedPolicy,
+    /// The tag that names what it takes.
+    pub(crate) tag: String,
+    /// Its other tags.
+    pub(crate) tags: Vec<String>,
+    /// The tags of each of its rules.
+    pub(crate) rule_tags: Vec<String>,
+    pub(crate) way: PolicyWay,
+    pub(crate) repair: PolicyRepair,
+}
+
+/// What can be done about a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PolicyWay {
+    /// It can be made and changed. It leads there: to the pool with this ID, or to the address.
+    Open(String),
+    /// Soon, and what it would take stays where it is until then.
+    Soon,
+    /// When there is room for it. It stops no other, but what is not wanted any more of its host serves until then.
+    Later,
+    /// Not soon. It stops no other.
+    Shut,
+}
+
+/// The policies of one listener.
+pub(crate) struct PolicyPlan<'a> {
+    pub(crate) listener: &'a SeenListener,
+    pub(crate) wishes: &'a [PolicyWish],
+    /// The wanted default pool; unset: it stays as it is.
+    pub(crate) default: Option<DefaultPool<'a>>,
+    /// When something goes that is not wanted.
+    pub(crate) goes: &'a dyn Fn(&SeenPolicy) -> PolicyGoes,
+    /// Whether a policy may be taken for a wanted one.
+    pub(crate) may_be_taken: &'a dyn Fn(&SeenPolicy) -> bool,
+}
+
+/// When a policy goes that is not wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyGoes {
+    Now,
+    /// Soon, and what is to go after it stays until then.
+    Soon,
+    /// It stays, and is in the way of no other.
+    NotYet,
+}
+
+/// Where requests go that no policy takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DefaultPool<'a> {
+    Pool(&'a str),
+    Nowhere,
+    /// To a pool that comes soon.
+    Soon,
+}
+
+/// What is done about policies in `ERROR`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PolicyRepair {
+    /// Nothing for now.
+    Later,
+    /// They get everything once more.
+    Again,
+    /// They are made anew.
+    Anew,
+}
+
+impl PolicyPlan<'_> {
+    /// Returns the next change; `None` if there is nothing to do, or nothing that can be done for now.
+    pub(crate) fn next(&self) -> Option<CloudChange> {
+        let found = self.found();
+        let taken: BTreeSet<usize> = found.iter().filter_map(|one| one.place()).collect();
+        let surplus: Vec<usize> = (0..self.seen().len()).filter(|at| !taken.contains(at)).collect();
+        // What is down takes nothing, so it goes whenever it may.
+        let is_down = |seen: &SeenPolicy| !seen.admin_state_up && (self.goes)(seen) == PolicyGoes::Now;
+        if let Some(at) = surplus.iter().find(|at| is_down(&self.seen()[**at])) {
+            return Some(self.deleted(*at));
+        }
+        let order = Order::of(&found);
+        let awaited = match self.forward(&found, &order) {
+            Ok(change) => return Some(change),
+            Err(awaited) => awaited,
+        };
+        let back = match self.default_change() {
+            // What a wanted policy is to take that comes soon stays where it is until then.
+            Some(change) if awaited.is_empty() => return Some(change),
+            // What goes may be taken by nothing else then.
+            None if self.default != Some(DefaultPool::Soon) => self.back(&surplus, &found, &order, awaited),
+            _ => None,
+        };
+        back.or_else(|| self.words(&found))
+    }
+
+    fn seen(&self) -> &[SeenPolicy] {
+        &self.listener.policies
+    }
+
+    /// Returns what is seen of each wanted policy.
+    fn found(&self) -> Vec<Found> {
+        let mut places = BTreeMap::<String, Vec<usize>>::new();
+        for (at, seen) in self.seen().iter().enumerate().filter(|(_, seen)| (self.may_be_taken)(seen)) {
+            places.entry(content(&seen.action, &seen.rules)).or_default().push(at);
+        }
+        let mut found: Vec<Found> = Vec::with_capacity(self.wishes.len());
+        for wish in self.wishes {
+            let same = places.get(&wanted_content(&wish.policy)).map(Vec::as_slice).unwrap_or_default();
+            // Of several the one that leads where it is to lead, and is up.
+            let rank = |at: &&usize| {
+                let seen = &self.seen()[**at];
+                let is_marked = seen.tags.contains(&wish.tag);
+                (seen.admin_state_up, wish.leads_there(seen), !seen.is_broken(), is_marked, std::cmp::Reverse(**at))
+            };
+            let is_kept = |at: &&usize| wish.repair == PolicyRepair::Later || !wish.is_lost(&self.seen()[**at]);
+            found.push(match same.iter().filter(is_kept).max_by_key(rank) {
+                Some(at) if self.seen()[*at].admin_state_up => Found::Up(*at),
+                Some(at) => Found::Down(*at),
+                None => self.unfinished(wish),
+            });
+        }
+        self.without_returns(found)
+    }
+
+    /// A policy that moves back and is to lead elsewhere would take requests on its way that are not for it: it is made anew.
+    fn without_returns(&self, mut found: Vec<Found>) -> Vec<Found> {
+        let order = Order::of(&found);
+        for (wish, one) in found.iter_mut().enumerate() {
+            let Found::Up(at) = *one else { continue };
+            if order.goes_back(wish) && self.wishes[wish].is_led_elsewhere(&self.seen()[at]) {
+                *one = self.unfinished(&self.wishes[wish]);
+            }
+        }
+        found
+    }
+
+    /// Returns the policy that was begun for a wish: it is marked for it, is down, and has only rules of it.
+    fn unfinished(&self, wish: &PolicyWish) -> Found {
+        let is_begun = |seen: &SeenPolicy| {
+            let rules = || seen.rules.iter().map(rule_content);
+            !seen.admin_state_up
+                && seen.tags.contains(&wish.tag)
+                && seen.action == wish.policy.action()
+                && rules().all(|rule| wish.policy.rules.iter().any(|one| one.content() == rule))
+                && rules().collect::<BTreeSet<_>>().len() == seen.rules.len()
+                && (wish.repair == PolicyRepair::Later || !seen.is_broken())
+        };
+        self.seen().iter().position(is_begun).map_or(Found::Nothing, Found::Down)
+    }
+
+    /// Returns the change that brings the first policy forward; without one, the hosts of those that come soon.
+    fn forward(&self, found: &[Found], order: &Order) -> Result<CloudChange, BTreeSet<Option<&str>>> {
+        let mut awaited = BTreeSet::new();
+        for (at, wish) in self.wishes.iter().enumerate() {
+            let change = self.forward_one(at, found, order);
+            // It would take what one is to take that comes soon and before it.
+            let is_held = change.is_some() && awaited.iter().any(|host| overlap(*host, wish.host()));
+            match change {
+                Some(change) if !is_held => return Ok(change),
+                None if wish.way != PolicyWay::Soon => {}
+                _ => drop(awaited.insert(wish.host())),
+            }
+        }
+        Err(awaited)
+    }
+
+    /// Returns the change that makes a policy, or brings it forward to its place.
+    fn forward_one(&self, wish: usize, found: &[Found], order: &Order) -> Option<CloudChange> {
+        let (wanted, PolicyWay::Open(to)) = (&self.wishes[wish], &self.wishes[wish].way) else { return None };
+        match found[wish] {
+            Found::Nothing => Some(CloudChange::CreatePolicy { body: wanted.body(&self.listener.id, to) }),
+            Found::Down(at) => {
+                let seen = &self.seen()[at];
+                if seen.is_broken() {
+                    return None;
+                }
+                let has = |rule: &&WantedRule| seen.rules.iter().any(|one| rule_content(one) == rule.content());
+                if let Some(rule) = wanted.policy.rules.iter().find(|rule| !has(rule)) {
+                    let body = rule.body(&wanted.rule_tags);
+                    return Some(CloudChange::CreateRule { policy: seen.id.clone(), body });
+                }
+                let mut fields = wanted.words(seen);
+                if wanted.is_led_elsewhere(seen) {
+                    fields.extend(wanted.target(to));
+                }
+                fields.insert("admin_state_up".into(), json!(true));
+                fields.insert("position".into(), json!(self.position_behind(order.before(wish), at)));
+                Some(self.updated(at, fields))
+            }
+            Found::Up(at) => {
+                let seen = &self.seen()[at];
+                let broken = seen.is_broken();
+                if broken && wanted.repair == PolicyRepair::Later {
+                    return None;
+                }
+                let mut fields = Map::new();
+                if broken {
+                    fields = wanted.target(to);
+                    fields.insert("admin_state_up".into(), json!(true));
+                } else if wanted.is_led_elsewhere(seen) {
+                    fields = wanted.target(to);
+                }
+                if order.comes_forward(wish) {
+                    fields.insert("position".into(), json!(self.position_behind(order.before(wish), at)));
+                }
+                (!fields.is_empty()).then(|| self.updated(at, fields))
+            }
+        }
+    }
+
+    /// Returns the change of where requests go that no policy takes.
+    fn default_change(&self) -> Option<CloudChange> {
+        let wanted = match self.default? {
+            DefaultPool::Pool(id) => Some(id),
+            DefaultPool::Nowhere => None,
+            DefaultPool::Soon => return None,
+        };
+        let fields = json!({"default_pool_id": wanted});
+        let change = CloudChange::UpdateListener { id: self.listener.id.clone(), fields };
+        (self.listener.default_pool.as_deref() != wanted).then_some(change)
+    }
+
+    /// Returns the change that moves a policy back, or removes one that is not wanted: the last one first.
+    fn back<'a>(
+        &'a self,
+        surplus: &[usize],
+        found: &[Found],
+        order: &Order,
+        mut awaited: BTreeSet<Option<&'a str>>,
+    ) -> Option<CloudChange> {
+        let moved = (0..found.len()).filter(|wish| order.goes_back(*wish)).filter_map(|wish| {
+            let is_open = matches!(self.wishes[wish].way, PolicyWay::Open(_));
+            Some((found[wish].place().filter(|_| is_open)?, Some(wish)))
+        });
+        let mut all: Vec<(usize, Option<usize>)> = surplus.iter().map(|at| (*at, None)).chain(moved).collect();
+        all.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((turn(&self.seen()[*at]), *at)));
+        let lacks_room = |(wish, found): &(&PolicyWish, &Found)| {
+            wish.way == PolicyWay::Later && !matches!(found, Found::Up(_)) && wish.host().is_some()
+        };
+        let without_room: BTreeSet<Option<&str>> =
+            self.wishes.iter().zip(found).filter(lacks_room).map(|(wish, _)| wish.host()).collect();
+        all.into_iter().find_map(|(at, wish)| {
+            let seen = &self.seen()[at];
+            if without_room.contains(&host_of(seen)) {
+                return None;
+            }
+            if awaited.iter().any(|host| overlap(*host, host_of(seen))) {
+                awaited.insert(host_of(seen));
+                return None;
+            }
+            match wish {
+                Some(wish) => {
+                    let position = self.position_behind(order.before(wish), at);
+                    Some(self.updated(at, Map::from_iter([("position".to_owned(), json!(position))])))
+                }
+                None => match (self.goes)(seen) {
+                    PolicyGoes::Now => Some(self.deleted(at)),
+                    PolicyGoes::Soon => {
+                        awaited.insert(host_of(seen));
+                        None
+                    }
+                    PolicyGoes::NotYet => None,
+                },
+            }
+        })
+    }
+
+    /// Returns the change of what a policy is called and of its tags.
+    fn words(&self, found: &[Found]) -> Option<CloudChange> {
+        self.wishes.iter().zip(found).find_map(|(wish, found)| {
+            let Found::Up(at) = *found else { return None };
+            if !matches!(wish.way, PolicyWay::Open(_)) || self.seen()[at].is_broken() {
+                return None;
+            }
+            let fields = wish.words(&self.seen()[at]);
+            (!fields.is_empty()).then(|| self.updated(at, fields))
+        })
+    }
+
+    /// Returns the position right behind a policy, or the first one, for the policy at `moved`: Octavia takes it out first.
+    fn position_behind(&self, before: Option<usize>, moved: usize) -> usize {
+        before.map_or(1, |at| at + 2 - usize::from(moved < at))
+    }
+
+    fn updated(&self, at: usize, fields: Map<String, Value>) -> CloudChange {
+        CloudChange::UpdatePolicy { id: self.seen()[at].id.clone(), fields: Value::Object(fields) }
+    }
+
+    fn deleted(&self, at: usize) -> CloudChange {
+        CloudChange::DeletePolicy { id: self.seen()[at].id.clone() }
+    }
+}
+
+impl PolicyWish {
+    /// Whether a policy in `ERROR` does not become well again by getting everything once more.
+    fn is_lost(&self, seen: &SeenPolicy) -> bool {
+        let rules_are_well = seen.rules.iter().all(|rule| rule.provisioning != Provisioning::Error);
+        let again = self.repair == PolicyRepair::Again && rules_are_well && seen.admin_state_up;
+        seen.is_broken() && !again
+    }
+
+    fn leads_there(&self, seen: &SeenPolicy) -> bool {
+        let PolicyWay::Open(to) = &self.way else { return false };
+        let led = if self.policy.is_redirect() { &seen.prefix } else { &seen.pool };
+        led.as_ref() == Some(to)
+    }
+
+    fn is_led_elsewhere(&self, seen: &SeenPolicy) -> bool {
+        matches!(self.way, PolicyWay::Open(_)) && !self.leads_there(seen)
+    }
+
+    fn target(&self, to: &str) -> Map<String, Value> {
+        let field = if self.policy.is_redirect() { "redirect_prefix" } else { "redirect_pool_id" };
+        Map::from_iter([(field.to_owned(), json!(to))])
+    }
+
+    /// Returns what has to be changed about what a policy is called, and about its tags.
+    fn words(&self, seen: &SeenPolicy) -> Map<String, Value> {
+        let mut fields = Map::new();
+        if seen.name != self.policy.name() {
+            fields.insert("name".into(), json!(self.policy.name()));
+        }
+        fields.extend(with_missing(&seen.tags, &self.all_tags()).map(|tags| ("tags".to_owned(), tags)));
+        fields
+    }
+
+    fn all_tags(&self) -> Vec<String> {
+        std::iter::once(&self.tag).chain(&self.tags).cloned().collect()
+    }
+
+    fn host(&self) -> Option<&str> {
+        self.policy.rules.iter().find(|rule| rule.kind == HOST).map(|rule| rule.value.as_str())
+    }
+
+    /// Returns the body of its creation on a listener: down, and without rules.
+    fn body(&self, listener: &str, to: &str) -> Value {
+        let mut body = self.target(to);
+        body.extend(self.described());
+        body.insert("listener_id".into(), json!(listener));
+        body.insert("admin_state_up".into(), json!(false));
+        Value::Object(body)
+    }
+
+    /// Returns the policy as a part of a new listener, which leads to `target`: with its rules, and up.
+    pub(crate) fn nested(&self, target: (&'static str, Value)) -> Value {
+        let mut body = self.described();
+        body.insert("admin_state_up".into(), json!(true));
+        body.insert(target.0.into(), target.1);
+        body.insert("rules".into(), self.policy.rules.iter().map(|rule| rule.body(&self.rule_tags)).collect());
+        Value::Object(body)
+    }
+
+    fn described(&self) -> Map<String, Value> {
+        Map::from_iter([
+            ("name".to_owned(), json!(self.policy.name())),
+            ("action".to_owned(), json!(self.policy.action())),
+            ("tags".to_owned(), json!(self.all_tags())),
+        ])
+    }
+}
+
+impl WantedRule {
+    fn body(&self, tags: &[String]) -> Value {
+        let mut body = json!({"type": self.kind, "compare_type": self.compare, "value": self.value});
+        if !tags.is_empty() {
+            body["tags"] = json!(tags);
+        }
+        body
+    }
+
+    fn content(&self) -> String {
+        format!("{} {} {}", self.kind, self.compare, self.value)
+    }
+}
+
+fn host_of(seen: &SeenPolicy) -> Option<&str> {
+    seen.rules.iter().find(|rule| rule.kind == HOST).map(|rule| rule.value.as_str())
+}
+
+/// Whether one host may be both of these, as far as that is simple to say. Unset: any.
+fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
+    let is_wild = |value: &str| value.starts_with("^[");
+    let (Some(one), Some(other)) = (one, other) else { return true };
+    one == other || is_wild(one) || is_wild(other)
+}
+
+/// Returns when a policy is tried, whatever its position: those that reject first, then those that send clients elsewhere.
+fn turn(seen: &SeenPolicy) -> u8 {
+    match seen.action.as_str() {
+        "REJECT" => 0,
+        "REDIRECT_TO_POOL" => 2,
+        _ => 1,
+    }
+}
+
+/// Returns what a policy takes: two with one content take the same requests.
+fn content(action: &str, rules: &[SeenRule]) -> String {
+    joined(action, rules.iter().map(rule_content).collect())
+}
+
+fn wanted_content(policy: &WantedPolicy) -> String {
+    joined(policy.action(), policy.rules.iter().map(WantedRule::content).collect())
+}
+
+fn joined(action: &str, mut rules: Vec<String>) -> String {
+    rules.sort();
+    format!("{action}\n{}", rules.join("\n"))
+}
+
+/// Returns what a rule compares. One that is not as ours are is like none of them.
+fn rule_content(rule: &SeenRule) -> String {
+    let usual = !rule.invert && rule.admin_state_up && rule.key.is_none();
+    let other = if usual { String::new() } else { format!("{} {} {:?} ", rule.invert, rule.admin_state_up, rule.key) };
+    format!("{other}{} {} {}", rule.kind, rule.compare, rule.value)
+}

@@ -1,0 +1,5 @@
+//! Who answers a request while routes become policies.
+
+mod evaluate;
+mod folding;
+mod order;

@@ -1,0 +1,206 @@
+//! Routers in random worlds: whatever is lost, refused or killed, each request goes where it went when the wish came or where it
+//! is to go, and in the end to the latter.
+
+use std::time::Duration;
+
+use gimbal_octavia_plan::BalancerStep;
+use gimbal_octavia_sim::{Dice, Fate};
+use gimbal_property::worlds;
+
+use crate::executor::{Way, World};
+use crate::router_wish::{Answers, RouterWish, WantedRoute, answered, requests, router};
+
+const TARGETS: [&str; 4] = ["one", "one", "two", "three"];
+
+fn any_wish(dice: &mut Dice, wish: &mut RouterWish) {
+    let hosts = ["", "a.test", "b.test", "*.a.test", "*.test"];
+    let paths = ["", "/a", "=/a", "/a/b", "/ab", "=/"];
+    let any = |dice: &mut Dice| -> WantedRoute {
+        let to = if dice.one_in(12) { "https://c.test" } else { dice.pick(&TARGETS) };
+        (dice.pick(&hosts), dice.pick(&paths), to)
+    };
+    match dice.below(6) {
+        0 => wish.default = dice.pick(&[None, Some("one"), Some("rest")]),
+        1 => {
+            let hosts = (1..=4).filter(|_| dice.one_in(2)).chain([9]).collect();
+            wish.members.insert(dice.pick(&TARGETS), hosts);
+        }
+        2 if wish.routes.len() > 1 => {
+            let (from, to) = (dice.below(wish.routes.len() as u64), dice.below(wish.routes.len() as u64));
+            wish.routes.swap(usize::try_from(from).unwrap(), usize::try_from(to).unwrap());
+        }
+        3 if !wish.routes.is_empty() => {
+            let at = dice.below(wish.routes.len() as u64);
+            wish.routes.remove(usize::try_from(at).unwrap());
+        }
+        4 => wish.routes = (0..dice.below(6)).map(|_| any(dice)).collect(),
+        _ => {
+            let at = dice.below(wish.routes.len() as u64 + 1);
+            wish.routes.insert(usize::try_from(at).unwrap(), any(dice));
+        }
+    }
+    // Of two equal routes the first one counts, whichever way they are compared.
+    let mut seen = Vec::new();
+    wish.routes.retain(|(host, path, _)| {
+        !seen.contains(&(*host, *path)) && {
+            seen.push((*host, *path));
+            true
+        }
+    });
+    wish.base.generation += 1;
+    wish.base.known = dice.one_in(2);
+}
+
+fn way(dice: &mut Dice) -> Way {
+    match dice.below(10) {
+        0 => Way::Lost,
+        1 => Way::AnswerLost,
+        2 => Way::Late,
+        _ => Way::Arrives,
+    }
+}
+
+#[track_caller]
+fn assert_converged(world: &mut World, wish: &RouterWish, what: &str) {
+    world.cloud.forget_expectations();
+    while world.has_late_requests() {
+        world.advance(Duration::from_secs(5));
+    }
+    world.actor.look_again();
+    world.run_on();
+    for _ in 0..3 {
+        world.advance(Duration::from_secs(3700));
+        world.actor.look_again();
+        assert_eq!(world.run_on(), BalancerStep::Done, "{what}: {:#?}", world.actor);
+    }
+    world.sent.clear();
+    world.actor.look_again();
+    assert_eq!((world.run(), world.sent.len()), (BalancerStep::Done, 0), "{what}: {:?}", world.sent);
+    assert_eq!(answered(world), wish.answers(), "{what}");
+    let pools = world.rows("/v2/lbaas/pools", "pools", &[]).len();
+    let DesiredPools(wanted) = DesiredPools::of(wish);
+    assert_eq!(pools, wanted, "{what}: pools leak");
+    let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
+    assert_eq!(balancers.len(), 1, "{what}: a twin");
+}
+
+struct DesiredPools(usize);
+
+impl DesiredPools {
+    fn of(wish: &RouterWish) -> Self {
+        let gimbal_kuryr_model::DesiredEntry::LoadBalancer(wanted) = wish.entry() else { panic!() };
+        Self(wanted.header.routing.as_ref().unwrap().pools.len())
+    }
+}
+
+/// Only what fails inside the provider may lead requests astray; late requests of a process that was killed are not undone in
+/// an instant.
+#[test]
+fn no_request_is_led_astray_whatever_is_lost_or_killed() {
+    worlds("requests to a router at every instant", 60, |seed| {
+        let mut dice = Dice::new(seed);
+        let (mut wish, mut world) = router(&[("a.test", "/a", "one"), ("a.test", "", "two")], |_| {});
+        world.cloud.provider_mut().batch = !dice.one_in(4);
+        assert_eq!(world.run(), BalancerStep::Done);
+        let mut allowed: Vec<Answers> = vec![wish.answers()];
+        for nth in 0..250 {
+            if dice.one_in(15) {
+                allowed.push(answered(&mut world));
+                any_wish(&mut dice, &mut wish);
+                allowed.push(wish.answers());
+                gimbal_property::note(|| {
+                    format!("{:?} wants {:?}, {:?}", world.cloud.now(), wish.routes, wish.default)
+                });
+                world.actor.want(wish.entry());
+            }
+            if dice.one_in(8) {
+                world.restart();
+            }
+            let step = world.step();
+            let way = match way(&mut dice) {
+                Way::Late => Way::Lost,
+                way => way,
+            };
+            world.take(&step, way);
+            let now = answered(&mut world);
+            for request in requests() {
+                let is_allowed = allowed.iter().any(|answers| answers[&request] == now[&request]);
+                assert!(is_allowed, "world {seed}, step {nth}: {request:?} goes to {} after {step:?}", now[&request]);
+            }
+            if step == BalancerStep::Done {
+                allowed = vec![wish.answers()];
+            }
+        }
+        assert_converged(&mut world, &wish, &format!("world {seed}"));
+        world.counts()
+    });
+}
+
+#[test]
+fn any_order_of_trouble_ends_in_what_is_wanted() {
+    worlds("any order of trouble of a router", 60, |seed| {
+        let mut dice = Dice::new(seed + 1_000_000);
+        let (mut wish, mut world) = router(&[("a.test", "/a", "one")], |wish| wish.base.monitor = true);
+        (world.cloud.provider_mut().batch, world.cloud.provider_mut().populated) = (!dice.one_in(4), !dice.one_in(3));
+        world.cloud.provider_mut().finishes_children = !dice.one_in(5);
+        for _ in 0..200 {
+            if dice.one_in(12) {
+                any_wish(&mut dice, &mut wish);
+                world.actor.want(wish.entry());
+            }
+            if dice.one_in(12) {
+                world.restart();
+            }
+            if dice.one_in(25) {
+                let fate =
+                    dice.pick(&[Fate::Fails, Fate::Breaks, Fate::Raises, Fate::DoneAfter(Duration::from_secs(30))]);
+                world.expect(fate);
+            }
+            let (step, way) = (world.step(), way(&mut dice));
+            world.take(&step, way);
+        }
+        assert_converged(&mut world, &wish, &format!("world {seed}"));
+        world.counts()
+    });
+}
+
+/// A kill after each change of a long script, and of what follows it.
+#[test]
+fn a_kill_after_any_change_changes_nothing() {
+    let script: [&[WantedRoute]; 4] = [
+        &[("a.test", "/a", "one"), ("a.test", "", "two"), ("b.test", "", "one")],
+        &[("b.test", "", "two"), ("a.test", "/a", "one"), ("a.test", "/b", "three"), ("a.test", "", "two")],
+        &[("a.test", "", "two"), ("*.test", "", "one")],
+        &[("*.test", "", "one"), ("a.test", "", "two"), ("", "", "three")],
+    ];
+    for killed in 0..60 {
+        let (mut wish, mut world) = router(script[0], |wish| wish.default = Some("rest"));
+        let mut changes = 0;
+        for routes in script {
+            wish.routes = routes.to_vec();
+            world.actor.want(wish.entry());
+            for _ in 0..500 {
+                let step = world.step();
+                if step == BalancerStep::Done {
+                    break;
+                }
+                world.take(&step, Way::Arrives);
+                if matches!(step, BalancerStep::Change(_)) {
+                    if changes == killed {
+                        world.restart();
+                    }
+                    changes += 1;
+                }
+            }
+            assert_eq!(answered(&mut world), wish.answers(), "killed after change {killed}");
+        }
+        world.sent.clear();
+        world.actor.look_again();
+        assert_eq!((world.run(), world.sent.len()), (BalancerStep::Done, 0));
+        if changes <= killed {
+            assert!(killed > 20, "{killed}");
+            return;
+        }
+    }
+    panic!("the script is longer");
+}

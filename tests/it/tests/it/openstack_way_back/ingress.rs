@@ -1,0 +1,321 @@
+//! Ingresses of a real cluster: a router of the real Octavia leads real requests by host and path.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gimbal_testkit::eventually;
+use gimbal_testkit::openstack::Reply;
+use gimbal_tests::WayBack;
+use serde_json::{Value, json};
+
+use super::{WITHIN, WRITER, expect_no_change, kill_controller, kill_writer};
+
+const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
+const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
+const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
+const ROUTERS: &str = "/apis/openstack.org/v1/kuryrl7routers";
+const HTTP: (&str, u16) = ("http", 8080);
+/// Services, and the address of the one Pod of each.
+const SERVICES: [(&str, &str); 4] = [("s1", "10.1.0.1"), ("s2", "10.1.0.2"), ("s3", "10.1.0.3"), ("s4", "10.1.0.4")];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_are_led_by_host_and_path() {
+    let mut stage = WayBack::build_for_ingresses().await.unwrap();
+    for (name, address) in SERVICES {
+        stage.plane().unwrap().member(address, HTTP.1, name).await.unwrap();
+    }
+    let class = json!({"metadata": {"name": "kuryr"}, "spec": {"controller": "kuryr.openstack.org/ingress"}});
+    stage.cluster.admin().post(CLASSES, &class).await.unwrap();
+    stage.start_writer(&WRITER).await.unwrap();
+    stage.start_controller(&CONTROLLER).await.unwrap();
+    let router = the_router_is_there_before_the_first_ingress(&stage).await;
+    steps![
+        an_ingress_that_comes_before_its_service(&stage, &router),
+        a_service_that_comes_before_its_ingresses(&stage, &router),
+        hosts_and_paths_have_their_order(&stage, &router),
+        what_is_wrong_is_told_and_the_rest_is_served(&stage, &router),
+        edits_lead_no_other_request_astray(&stage, &router),
+    ];
+    nothing_changes_in_a_restart(&mut stage).await;
+    killed_while_routes_change(&mut stage, &router).await;
+    without_leave_routers_go(&stage).await;
+}
+
+/// Seed: the L7 router is made if it does not exist, with a floating IP.
+async fn the_router_is_there_before_the_first_ingress(stage: &WayBack) -> String {
+    let address = until(stage, "the shared router is ready", async || {
+        let routers = stage.cluster.admin().items(ROUTERS).await?;
+        let ready = routers.iter().find(|one| is_true(one, "Ready"));
+        let address = ready.and_then(|one| one["status"]["service_pub_ip_info"]["ip_addr"].as_str());
+        address.map(str::to_owned).ok_or_else(|| anyhow::anyhow!("{routers:?}"))
+    })
+    .await;
+    until_routed(stage, &address, "www.example.com", "/", "503").await;
+    address
+}
+
+/// The seed's first use case.
+async fn an_ingress_that_comes_before_its_service(stage: &WayBack, router: &str) {
+    make(stage, "test", &json!([rule("www.example.com", &[("/", "Prefix", "s1")])])).await;
+    until(stage, "the pool is there", async || has_pool(stage, "shop_s1").await).await;
+    until_routed(stage, router, "www.example.com", "/", "503").await;
+    make_service(stage, "s1").await;
+    until_routed(stage, router, "www.example.com", "/", "s1").await;
+    until_routed(stage, router, "WWW.example.com:80", "/a", "s1/a").await;
+    until_routed(stage, router, "other.example.com", "/", "503").await;
+    // The Service has a load balancer of its own as well.
+    let own = stage.until_address("s1").await.unwrap();
+    stage.until_answers(&own, 80, &["s1"]).await.unwrap();
+    until(stage, "the Ingress has the router's address", async || {
+        let ingress = stage.cluster.admin().get(&format!("{INGRESSES}/test")).await?;
+        anyhow::ensure!(ingress["status"]["loadBalancer"]["ingress"][0]["ip"] == router, "{ingress}");
+        Ok(())
+    })
+    .await;
+}
+
+/// The seed's second use case: the pool goes with the last policy that leads to it, and the Service's own load balancer stays.
+async fn a_service_that_comes_before_its_ingresses(stage: &WayBack, router: &str) {
+    make_service(stage, "s2").await;
+    let own = stage.until_address("s2").await.unwrap();
+    assert!(has_pool(stage, "shop_s2").await.is_err(), "no Ingress leads to it");
+    make(stage, "first", &json!([rule("first.example.com", &[("/", "Prefix", "s2")])])).await;
+    make(stage, "second", &json!([rule("second.example.com", &[("/", "Prefix", "s2")])])).await;
+    until_routed(stage, router, "first.example.com", "/", "s2").await;
+    until_routed(stage, router, "second.example.com", "/", "s2").await;
+    remove(stage, "first").await;
+    until_routed(stage, router, "first.example.com", "/", "503").await;
+    assert_eq!(answer(stage, router, "second.example.com", "/").await.unwrap(), "s2");
+    assert!(has_pool(stage, "shop_s2").await.is_ok(), "another policy leads to it");
+    remove(stage, "second").await;
+    until(stage, "the pool is gone", async || match has_pool(stage, "shop_s2").await {
+        Ok(()) => anyhow::bail!("it is there"),
+        Err(_) => Ok(()),
+    })
+    .await;
+    until_routed(stage, router, "second.example.com", "/", "503").await;
+    stage.until_answers(&own, 80, &["s2"]).await.unwrap();
+}
+
+async fn hosts_and_paths_have_their_order(stage: &WayBack, router: &str) {
+    make_service(stage, "s3").await;
+    make_service(stage, "s4").await;
+    let rules = json!([
+        rule("*.shop.example", &[("/", "Prefix", "s4")]),
+        rule(
+            "www.shop.example",
+            &[("/", "Prefix", "s1"), ("/cart", "Prefix", "s2"), ("/cart/", "Exact", "s3"), ("/cart", "Exact", "s3")],
+        ),
+        rule("only.shop.example", &[("/a", "Prefix", "s1")]),
+    ]);
+    make(stage, "order", &rules).await;
+    for (host, path, expected) in [
+        ("www.shop.example", "/", "s1"),
+        ("www.shop.example", "/carts", "s1/carts"),
+        ("www.shop.example", "/cart", "s3/cart"),
+        ("www.shop.example", "/cart/", "s3/cart/"),
+        ("www.shop.example", "/cart/7", "s2/cart/7"),
+        ("any.shop.example", "/cart", "s4/cart"),
+        ("a.b.shop.example", "/", "503"),
+        ("shop.example", "/", "503"),
+        ("only.shop.example", "/a/b", "s1/a/b"),
+        // A host with routes of its own never falls through to a wildcard's.
+        ("only.shop.example", "/b", "503"),
+    ] {
+        until_routed(stage, router, host, path, expected).await;
+    }
+    remove(stage, "order").await;
+    until_routed(stage, router, "www.shop.example", "/", "503").await;
+}
+
+async fn what_is_wrong_is_told_and_the_rest_is_served(stage: &WayBack, router: &str) {
+    let resource = json!({"resource": {"apiGroup": "a.example", "kind": "Bucket", "name": "b"}});
+    let rules = json!([
+        {"host": "bad.example", "http": {"paths": [
+            {"path": "/resource", "pathType": "Prefix", "backend": resource},
+            {"path": "/named", "pathType": "Prefix", "backend": {"service": {"name": "absent", "port": {"name": "http"}}}},
+            {"path": "/good", "pathType": "Prefix", "backend": {"service": {"name": "s1", "port": {"name": "http"}}}},
+        ]}},
+        {"host": "empty.example"},
+        rule("www.example.com", &[("/", "Prefix", "s2")]),
+    ]);
+    make(stage, "bad", &rules).await;
+    until_routed(stage, router, "bad.example", "/good", "s1/good").await;
+    assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1", "the older Ingress has the route");
+    for (reason, words) in
+        [("KuryrSkipRoute", "/resource"), ("KuryrBackendMissing", "absent"), ("KuryrRouteConflict", "shop/test")]
+    {
+        until(stage, &format!("the Event {reason} says {words}"), async || {
+            let events = stage.events("bad").await?;
+            let is_told = events.iter().any(|(of, message)| of == reason && message.contains(words));
+            anyhow::ensure!(is_told, "{events:?}");
+            Ok(())
+        })
+        .await;
+    }
+    remove(stage, "bad").await;
+    until_routed(stage, router, "bad.example", "/good", "503").await;
+}
+
+/// A request about one host is never answered by another one while routes around it come, change and go.
+async fn edits_lead_no_other_request_astray(stage: &WayBack, router: &str) {
+    let done = AtomicBool::new(false);
+    let edits = async {
+        for (round, service) in ["s2", "s3", "s4", "s2"].into_iter().enumerate() {
+            let host = format!("www{round}.example.com");
+            let rules = json!([
+                rule("*.example.com", &[("/", "Prefix", service)]),
+                rule(&host, &[("/", "Prefix", service), ("/x", "Prefix", "s1")]),
+            ]);
+            make(stage, "edited", &rules).await;
+            until_routed(stage, router, "any.example.com", "/", service).await;
+            until_routed(stage, router, &host, "/x", "s1/x").await;
+            remove(stage, "edited").await;
+            until_routed(stage, router, "any.example.com", "/", "503").await;
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let requests = async {
+        let mut count = 0_usize;
+        while !done.load(Ordering::Relaxed) {
+            assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1");
+            count += 1;
+        }
+        count
+    };
+    let ((), count) = tokio::join!(edits, requests);
+    println!("{count} requests beside the edits, each answered by its own host's member");
+}
+
+async fn nothing_changes_in_a_restart(stage: &mut WayBack) {
+    let (marks, audit) = (stage.marks().unwrap(), stage.cluster.audit_mark().await.unwrap());
+    kill_controller(stage);
+    kill_writer(stage);
+    stage.start_writer(&WRITER).await.unwrap();
+    stage.start_controller(&CONTROLLER).await.unwrap();
+    // What comes last shows that everything before it has been looked at.
+    stage.make_service("last", &[("http", 80, HTTP.1)]).await.unwrap();
+    stage.until_address("last").await.unwrap();
+    let of_routers = |path: &str| path.contains("l7") || path.contains("ingress");
+    let writes = stage.writes_since(audit).await.unwrap();
+    assert!(!writes.iter().any(|write| of_routers(&write.resource)), "{writes:?}");
+    let changes = stage.changes_since(marks).unwrap();
+    assert!(!changes.iter().any(|call| of_routers(&call.path)), "{changes:?}");
+    let uid = stage.delete_service("last").await.unwrap();
+    stage.until_gone("last", &uid).await.unwrap();
+    let marks = stage.marks().unwrap();
+    super::expect_looks(stage, 2).await;
+    expect_no_change(stage, marks);
+}
+
+async fn killed_while_routes_change(stage: &mut WayBack, router: &str) {
+    make(stage, "killed", &json!([rule("killed.example", &[("/", "Prefix", "s3")])])).await;
+    for _ in 0..3 {
+        kill_writer(stage);
+        stage.start_writer(&WRITER).await.unwrap();
+        kill_controller(stage);
+        stage.start_controller(&CONTROLLER).await.unwrap();
+    }
+    until_routed(stage, router, "killed.example", "/", "s3").await;
+    let name = format!("{INGRESSES}/killed");
+    stage.cluster.admin().delete(&name).await.unwrap();
+    for _ in 0..3 {
+        kill_controller(stage);
+        stage.start_controller(&CONTROLLER).await.unwrap();
+        kill_writer(stage);
+        stage.start_writer(&WRITER).await.unwrap();
+    }
+    until_gone(stage, "killed").await;
+    until_routed(stage, router, "killed.example", "/", "503").await;
+    assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1");
+    let names: Vec<String> = policies(stage).await.unwrap().iter().map(|one| one["name"].to_string()).collect();
+    assert!(names.iter().all(|name| name.contains("shop/test")), "no other policy is left: {names:?}");
+}
+
+/// `enable_ingress` taken back is a person's word: routers go, and no Ingress is kept by its finalizer.
+async fn without_leave_routers_go(stage: &WayBack) {
+    stage.configure("").unwrap();
+    until(stage, "no router is left", async || {
+        let routers = stage.cluster.admin().items(ROUTERS).await?;
+        anyhow::ensure!(routers.is_empty(), "{routers:?}");
+        Ok(())
+    })
+    .await;
+    stage.cluster.admin().delete(&format!("{INGRESSES}/test")).await.unwrap();
+    until_gone(stage, "test").await;
+    for (service, _) in SERVICES {
+        let uid = stage.delete_service(service).await.unwrap();
+        stage.until_gone(service, &uid).await.unwrap();
+    }
+    assert_eq!(stage.left().await.unwrap(), [""; 0]);
+}
+
+async fn make_service(stage: &WayBack, name: &str) {
+    let address = SERVICES.iter().find(|(service, _)| *service == name).unwrap().1;
+    stage.make_service(name, &[("http", 80, HTTP.1)]).await.unwrap();
+    stage.set_members(name, &[address], &[HTTP]).await.unwrap();
+}
+
+/// Paths with their type and Service.
+fn rule(host: &str, paths: &[(&str, &str, &str)]) -> Value {
+    let path = |(path, kind, service): &(&str, &str, &str)| {
+        let backend = json!({"service": {"name": service, "port": {"number": 80}}});
+        json!({"path": path, "pathType": kind, "backend": backend})
+    };
+    json!({"host": host, "http": {"paths": paths.iter().map(path).collect::<Vec<_>>()}})
+}
+
+async fn make(stage: &WayBack, name: &str, rules: &Value) {
+    let ingress = json!({"metadata": {"name": name}, "spec": {"ingressClassName": "kuryr", "rules": rules}});
+    stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
+}
+
+async fn remove(stage: &WayBack, name: &str) {
+    stage.cluster.admin().delete(&format!("{INGRESSES}/{name}")).await.unwrap();
+    until_gone(stage, name).await;
+}
+
+async fn until_gone(stage: &WayBack, name: &str) {
+    let path = format!("{INGRESSES}/{name}");
+    until(stage, &format!("Ingress {name} is gone"), async || match stage.cluster.admin().get(&path).await {
+        Err(error) if error.code == 404 => Ok(()),
+        other => anyhow::bail!("{other:?}"),
+    })
+    .await;
+}
+
+/// Waits until a request is answered like this: by the member's name with the path, or with a status.
+async fn until_routed(stage: &WayBack, router: &str, host: &str, path: &str, expected: &str) {
+    until(stage, &format!("{host}{path} is answered by {expected}"), async || {
+        let answer = answer(stage, router, host, path).await?;
+        anyhow::ensure!(answer == expected, "{answer}");
+        Ok(())
+    })
+    .await;
+}
+
+async fn answer(stage: &WayBack, router: &str, host: &str, path: &str) -> anyhow::Result<String> {
+    let Reply { status, body, .. } = stage.plane()?.request(router, 80, Some(host), path).await?;
+    Ok(if status == 200 { body } else { status.to_string() })
+}
+
+async fn has_pool(stage: &WayBack, name: &str) -> anyhow::Result<()> {
+    let list = stage.cloud.octavia().get("/pools").await?;
+    let pools = list["pools"].as_array().map(Vec::as_slice).unwrap_or_default();
+    anyhow::ensure!(pools.iter().any(|pool| pool["name"] == name), "{list}");
+    Ok(())
+}
+
+async fn policies(stage: &WayBack) -> anyhow::Result<Vec<Value>> {
+    let list = stage.cloud.octavia().get("/l7policies").await?;
+    Ok(list["l7policies"].as_array().cloned().unwrap_or_default())
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    conditions.iter().any(|one| one["type"] == kind && one["status"] == "True")
+}
+
+async fn until<T>(stage: &WayBack, what: &str, holds: impl AsyncFn() -> anyhow::Result<T>) -> T {
+    let result = eventually(what, WITHIN, async || holds().await).await;
+    result.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.logs()))
+}
