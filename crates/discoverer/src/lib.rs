@@ -73,6 +73,7 @@
 //!   the writer sends it again on every new stream.
 
 mod args;
+mod dial_order;
 mod dial_pauses;
 mod dialling;
 mod discoverer;
@@ -90,7 +91,6 @@ mod owner_stream;
 mod owner_task;
 mod payload;
 mod publisher;
-mod route;
 mod setup;
 mod source;
 mod watchers;

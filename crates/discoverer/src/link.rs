@@ -8,9 +8,9 @@ use gimbal_session::{AgentMessage, GoodbyeReason, Services, WriterMessage};
 use gimbal_transport::{AgentSender, Way, WirePayload, WriterMessages};
 use tokio::time::{Instant, sleep_until};
 
+use crate::dial_order::DialOrder;
 use crate::dial_pauses::{DialFailure, DialPauses};
 use crate::dialling::{Dialled, WriterAddress, open};
-use crate::route::Route;
 
 /// How long the first dial waits for the source. A stream that opens before the source was read carries no data.
 const HEAD_START: Duration = Duration::from_secs(2);
@@ -39,7 +39,7 @@ pub(crate) struct Link<P: WirePayload = Services> {
     writer: Option<WriterAddress>,
     state: LinkState<P>,
     pauses: DialPauses,
-    route: Route<Way>,
+    order: DialOrder<Way>,
     /// The addresses that the writer's names resolved to last.
     found: Vec<Way>,
 }
@@ -67,7 +67,7 @@ impl<P: WirePayload> Link<P> {
     /// Creates a link. Without a writer it never has an event.
     pub(crate) fn new(writer: Option<WriterAddress>) -> Self {
         let state = if writer.is_some() { LinkState::HeadStart(Instant::now() + HEAD_START) } else { LinkState::Off };
-        Self { writer, state, pauses: DialPauses::new(), route: Route::default(), found: Vec::new() }
+        Self { writer, state, pauses: DialPauses::new(), order: DialOrder::default(), found: Vec::new() }
     }
 
     /// Waits for the next event. `wants_room` says that there may be a message to send. No event is lost when this
@@ -124,7 +124,7 @@ impl<P: WirePayload> Link<P> {
         self.pauses.reset();
         if let LinkState::Open(open) = &mut self.state {
             open.answer = None;
-            self.route.worked(&open.at);
+            self.order.worked(&open.at);
         }
     }
 
@@ -137,16 +137,16 @@ impl<P: WirePayload> Link<P> {
     /// pause that the writer asked for, or that of the back-off.
     pub(crate) fn close(&mut self, failure: DialFailure, asked: Option<Duration>) {
         if let LinkState::Open(open) = &self.state {
-            self.route.avoid(&open.at);
+            self.order.avoid(&open.at);
         }
-        let elsewhere = failure != DialFailure::Refused && self.route.has_more(&self.found);
+        let elsewhere = failure != DialFailure::Refused && self.order.has_more(&self.found);
         let pause = match asked {
             _ if elsewhere => Duration::ZERO,
             Some(asked) => asked.min(LONGEST_ASKED),
             None => self.pauses.after(failure, Instant::now().into_std()),
         };
         if !elsewhere {
-            self.route.pause(&self.found);
+            self.order.pause(&self.found);
         }
         self.wait(pause);
     }
@@ -197,8 +197,8 @@ impl<P: WirePayload> Link<P> {
     fn dial(&mut self) {
         self.state = match &self.writer {
             Some(writer) => {
-                let route = self.route.clone();
-                LinkState::Dialling(open(writer.clone(), move |found| route.order(found)).boxed())
+                let order = self.order.clone();
+                LinkState::Dialling(open(writer.clone(), move |found| order.order(found)).boxed())
             }
             None => LinkState::Off,
         };
@@ -207,7 +207,7 @@ impl<P: WirePayload> Link<P> {
     fn dialled(&mut self, dialled: Dialled<P>) -> LinkEvent<P> {
         self.found = dialled.found;
         for address in &dialled.passed_over {
-            self.route.avoid(address);
+            self.order.avoid(address);
         }
         match dialled.stream {
             Ok((at, sender, messages)) => {

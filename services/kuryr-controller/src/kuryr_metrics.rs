@@ -33,8 +33,7 @@ struct CriticalPoolLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouterLabels {
-    namespace: String,
-    name: String,
+    router: String,
 }
 
 metrics_table! {
@@ -46,8 +45,8 @@ metrics_table! {
             "State of the load balancers of openshift-dns/dns-default, default/kubernetes and kube-system/kube-dns, as the writer last reported: 1 for the one that it is in";
         critical_members: Family<CriticalPoolLabels, Gauge>, "critical_lb_members_count" ["lb_name", "lb_pool_name"],
             "Members of each pool of these load balancers";
-        router_up: Family<RouterLabels, Gauge>, "l7_router_up" ["namespace", "name"],
-            "Whether a KuryrL7Router serves, as the writer last reported; with --ingress";
+        router_up: Family<RouterLabels, Gauge>, "l7_router_up" ["router"],
+            "Whether a KuryrL7Router serves, by namespace/name, as the writer last reported; with --ingress";
     }
 }
 
@@ -76,7 +75,7 @@ impl KuryrMetrics {
     }
 
     fn show_router(&self, RouterUp { router, is_up }: &RouterUp) {
-        let labels = RouterLabels { namespace: router.namespace.to_string(), name: router.name.to_string() };
+        let labels = RouterLabels { router: format!("{}/{}", router.namespace, router.name) };
         self.router_up.get_or_create_owned(&labels).set(i64::from(*is_up));
     }
 

@@ -86,8 +86,8 @@ impl Routing {
 }
 
 impl LoadBalancerHeader {
-    /// Returns what in it contradicts itself, or its kind: a router has routing and nothing else has, it shares its load balancer with
-    /// nobody, and its routes lead from listeners that there are to pools that there are.
+    /// Returns what in it contradicts itself, or its kind: a router has routing and nothing else has, its load balancer is not
+    /// shared, and its routes lead from listeners that there are to pools that there are.
     #[must_use]
     pub fn contradiction(&self, kind: DesiredKind) -> Option<String> {
         match (&self.routing, kind) {

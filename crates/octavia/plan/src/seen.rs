@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::seen_policy::SeenPolicy;
 use crate::mark::{KEEP, is_kept};
+use crate::seen_policy::SeenPolicy;
 
 /// The progress of a load balancer's, or a part's, last change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -2,20 +2,20 @@
 
 /// The results of earlier dials.
 #[derive(Debug, Clone)]
-pub(crate) struct Route<W> {
+pub(crate) struct DialOrder<W> {
     /// Addresses that led to no working writer, the latest last. They are tried after all others.
     avoided: Vec<W>,
     /// Number of the last ones of `avoided` that were tried since the last pause.
     round: usize,
 }
 
-impl<W> Default for Route<W> {
+impl<W> Default for DialOrder<W> {
     fn default() -> Self {
         Self { avoided: Vec::new(), round: 0 }
     }
 }
 
-impl<W: PartialEq + Clone> Route<W> {
+impl<W: PartialEq + Clone> DialOrder<W> {
     /// Returns the order for the next dial: as found, but avoided addresses last.
     pub(crate) fn order(&self, mut found: Vec<W>) -> Vec<W> {
         found.sort_by_key(|way| self.avoided.iter().position(|avoided| avoided == way).map_or(0, |place| place + 1));
@@ -59,47 +59,47 @@ mod tests {
     #[test]
     fn a_standby_that_comes_first_costs_one_dial_and_no_pause() {
         let found = vec!["standby", "leader"];
-        let mut route = Route::default();
-        assert_eq!(route.order(found.clone()), ["standby", "leader"]);
-        route.avoid(&"standby");
-        assert!(route.has_more(&found), "the other one at once");
-        assert_eq!(route.order(found.clone()), ["leader", "standby"]);
-        route.worked(&"leader");
+        let mut order = DialOrder::default();
+        assert_eq!(order.order(found.clone()), ["standby", "leader"]);
+        order.avoid(&"standby");
+        assert!(order.has_more(&found), "the other one at once");
+        assert_eq!(order.order(found.clone()), ["leader", "standby"]);
+        order.worked(&"leader");
         // The leader fails: the other address is tried first, in any order of the resolver, and then the one that
         // failed.
-        route.avoid(&"leader");
-        assert!(route.has_more(&found));
-        assert_eq!(route.order(found.clone()), ["standby", "leader"]);
+        order.avoid(&"leader");
+        assert!(order.has_more(&found));
+        assert_eq!(order.order(found.clone()), ["standby", "leader"]);
         // A dead address stays behind working ones, however often those accept a stream.
-        let mut route = Route::default();
+        let mut order = DialOrder::default();
         for _ in 0..3 {
-            route.avoid(&"dead");
-            route.worked(&"leader");
-            assert_eq!(route.order(vec!["dead", "leader"]), ["leader", "dead"]);
+            order.avoid(&"dead");
+            order.worked(&"leader");
+            assert_eq!(order.order(vec!["dead", "leader"]), ["leader", "dead"]);
         }
     }
 
     #[test]
     fn all_are_tried_in_turn_and_then_there_is_a_pause() {
         let found = vec![1, 2, 3];
-        let mut route = Route::default();
+        let mut order = DialOrder::default();
         for round in 0..3 {
             for next in 1..=3 {
-                assert!(route.has_more(&found), "round {round}");
-                assert_eq!(route.order(found.clone())[0], next);
-                route.avoid(&next);
+                assert!(order.has_more(&found), "round {round}");
+                assert_eq!(order.order(found.clone())[0], next);
+                order.avoid(&next);
             }
-            assert!(!route.has_more(&found));
-            route.pause(&found);
+            assert!(!order.has_more(&found));
+            order.pause(&found);
         }
         // An address that is avoided twice is listed once.
-        route.avoid(&1);
-        route.avoid(&1);
-        assert!(route.has_more(&found));
+        order.avoid(&1);
+        order.avoid(&1);
+        assert!(order.has_more(&found));
         // A new address of the name comes first; an address that the name no longer has is forgotten.
         let found = vec![3, 1, 4];
-        assert_eq!(route.order(found.clone()), [4, 3, 1]);
-        route.pause(&found);
-        assert_eq!(route.avoided.len(), 2);
+        assert_eq!(order.order(found.clone()), [4, 3, 1]);
+        order.pause(&found);
+        assert_eq!(order.avoided.len(), 2);
     }
 }
