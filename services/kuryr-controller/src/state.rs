@@ -41,6 +41,10 @@ pub(crate) enum ClusterNotice {
     },
 }
 
+/// Why nothing is known of routers.
+const NOT_SERVED: &str = "Ingresses are not served by this controller, and what was made for them is not known: set --ingress, or \
+                          take enable_ingress out of the configuration of openstack-writer";
+
 /// The core for Services.
 pub(crate) type Core = KuryrController<UnhandledReport<Kuryr>>;
 
@@ -52,6 +56,8 @@ pub(crate) struct ControllerState {
     pub(crate) core: Core,
     /// Unset where Ingresses are not served.
     pub(crate) routers: Option<RouterCore>,
+    /// Whether the writer has leave to serve Ingresses, as far as it has said.
+    enable_ingress: bool,
     pub(crate) kinds: Kinds,
 }
 
@@ -90,7 +96,7 @@ enum ListNews {
 impl ControllerState {
     pub(crate) fn new(settings: KuryrSettings, routers: Option<RouterSettings>) -> Self {
         let kinds = Kinds::new(routers.is_some());
-        let mut state = Self { core: Core::new(settings), routers: routers.map(RouterCore::new), kinds };
+        let mut state = Self { core: Core::new(settings), routers: routers.map(RouterCore::new), enable_ingress: false, kinds };
         state.share_services();
         state
     }
@@ -127,6 +133,7 @@ impl ControllerState {
 
     /// Takes in what the writer says about the cloud.
     pub(crate) fn set_facts(&mut self, facts: &CloudFacts) {
+        self.enable_ingress = facts.enable_ingress;
         self.core.set_facts(facts);
         if let Some(routers) = &mut self.routers {
             routers.set_facts(facts);
@@ -221,6 +228,8 @@ impl ControllerState {
         let known = self.core.knowledge();
         match &self.routers {
             Some(routers) => known.with(routers.knowledge()),
+            // A process with --ingress may have had routers made, whose absence here means nothing.
+            None if self.enable_ingress => known.with(ClusterKnowledge::Unreadable(NOT_SERVED.to_owned())),
             None => known,
         }
     }

@@ -84,6 +84,9 @@ pub struct KuryrL7RouterSpec {
     /// Name of the pool of requests that no route takes; unset: they are answered with 503.
     #[serde(rename = "defaultPool", skip_serializing_if = "Option::is_none")]
     pub default_pool: Option<Arc<str>>,
+    /// The Ingress that has these requests, as NAMESPACE/NAME.
+    #[serde(rename = "defaultIngress", skip_serializing_if = "Option::is_none")]
+    pub default_ingress: Option<Arc<str>>,
 }
 
 /// A certificate.

@@ -81,9 +81,12 @@ impl<T> RouterController<T> {
 /// Something is changed, or held, and what there is serves meanwhile.
 fn is_up(report: &LoadBalancerReport) -> bool {
     let is_made = report.objects.load_balancer.is_some();
+    // One that Octavia works on for too long serves, and so does one where something else is in the way.
+    let is_left = || report.conditions.iter().any(|condition| &*condition.reason == "RepairBudget");
     match report.phase {
         Phase::Ready => true,
         Phase::Making | Phase::Waiting | Phase::Held => is_made,
-        Phase::Degraded | Phase::Blocked | Phase::Removing | Phase::Gone => false,
+        Phase::Degraded | Phase::Blocked => is_made && !is_left(),
+        Phase::Removing | Phase::Gone => false,
     }
 }

@@ -6,7 +6,7 @@ use gimbal_model::SourceKey;
 
 use crate::RouterController;
 use crate::item::{IngressPlace, RouterItem, has_finalizer};
-use crate::offering::is_made_for_ingresses;
+use crate::item::is_made_for_ingresses;
 use crate::streaming::source_key;
 
 impl<T> RouterController<T> {

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use gimbal_kubernetes_objects::{Ingress, LoadBalancerStatus};
-use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_crd::names::finalizers;
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{
@@ -54,13 +53,15 @@ impl<T> RouterController<T> {
             Some(router) => {
                 let item = self.routers.get(router)?;
                 item.ingresses.get(key).filter(|place| **place == IngressPlace::Served)?;
-                // Its routes may not be in the spec yet.
-                let has_it = |held: &KuryrL7Router| {
-                    !old.ingress.is_empty() || item.is_as_wanted(held) || named_ingresses(&held.spec).contains(key)
-                };
-                let held = item.kept.object().filter(|held| has_it(held))?;
+                let held = item.kept.object()?;
                 let report = item.offer.report_of(&held.metadata.meta.uid);
-                ingress_status(ingress, held.metadata.generation, report.map(|report| &**report))
+                // Its routes may not be in the spec yet, or not fit in.
+                let serves = named_ingresses(held).contains(key).then_some(held.metadata.generation);
+                if serves.is_none() && item.is_as_wanted(held) {
+                    self.without_ours(key, old)
+                } else {
+                    ingress_status(ingress, serves, report.map(|report| &**report))
+                }
             }
             // One that is being deleted shows nothing to anybody any more.
             None if ingress.metadata.is_being_deleted() => return None,
@@ -80,7 +81,7 @@ impl<T> RouterController<T> {
     }
 
     /// What an Ingress shows without the addresses of our routers: another controller may show its own already.
-    fn without_ours(&self, key: &SourceKey, shown: &LoadBalancerStatus) -> LoadBalancerStatus {
+    pub(crate) fn without_ours(&self, key: &SourceKey, shown: &LoadBalancerStatus) -> LoadBalancerStatus {
         let on = self.ingresses.get(key).into_iter().flat_map(|item| &item.on);
         let statuses = on.filter_map(|router| self.routers.get(router)?.kept.object()?.status.as_ref());
         let ours: Vec<&Text> = statuses

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use gimbal_kubernetes_objects::{Ingress, LifecycleMeta};
-use gimbal_kuryr_crd::names::finalizers;
+use gimbal_kuryr_crd::names::{finalizers, labels};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterSpec};
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{KeptObject, ObjectPauses, OfferedEntry, Told, shows_ready};
@@ -156,13 +156,23 @@ pub(crate) fn has_finalizer(router: &KuryrL7Router) -> bool {
     router.metadata.has_finalizer(finalizers::L7_ROUTER)
 }
 
+/// Whether the controller has made it for Ingresses, or has taken it over for them.
+pub(crate) fn is_made_for_ingresses(router: &KuryrL7Router) -> bool {
+    router.metadata.meta.labels.contains_key(labels::ROUTER_OF)
+}
+
 /// Names the spec of a KuryrL7Router: the API server counts its changes.
 pub(crate) fn spec_version(router: &KuryrL7Router) -> (Text, i64) {
     (router.metadata.meta.uid.clone(), router.metadata.generation)
 }
 
-/// The Ingresses that a spec names.
-pub(crate) fn named_ingresses(spec: &KuryrL7RouterSpec) -> BTreeSet<SourceKey> {
-    let named = spec.routes.iter().filter_map(|route| route.ingress.as_deref()?.split_once('/'));
+/// The Ingresses that a router was given routes of. What somebody else has written into one of their own is not ours.
+pub(crate) fn named_ingresses(router: &KuryrL7Router) -> BTreeSet<SourceKey> {
+    if !is_made_for_ingresses(router) {
+        return BTreeSet::new();
+    }
+    let spec = &router.spec;
+    let all = spec.routes.iter().map(|route| &route.ingress).chain([&spec.default_ingress]);
+    let named = all.filter_map(|ingress| ingress.as_deref()?.split_once('/'));
     named.map(|(namespace, name)| SourceKey::new(namespace, name)).collect()
 }

@@ -6,6 +6,9 @@ use gimbal_model::SourceKey;
 
 use crate::RouterController;
 
+/// What is longer than that takes no more: Kubernetes has room for 1,024 bytes, and the status of the router has the rest.
+const LONG: usize = 600;
+
 impl<T> RouterController<T> {
     /// Tells it on the object. What is wrong with a router is reported on the Ingresses that it serves, too.
     pub(crate) fn tell(&mut self, object: &ClusterObject, notices: Vec<Told>) {
@@ -34,11 +37,15 @@ impl<T> RouterController<T> {
     /// Tells what of the Ingresses of a router is left out, when that changes while they are watched.
     pub(crate) fn tell_findings(&mut self, key: &SourceKey, findings: &[Finding]) {
         for ingress in self.served_by(key) {
+            // Where it moves, the router that it moves to is the one to tell.
+            if self.index.router_of(&ingress) != Some(key) {
+                continue;
+            }
             let of_it = findings.iter().filter_map(|finding| match finding {
-                Finding::Ingress { ingress: of, problem } if *of == ingress => Some(about(problem)),
+                Finding::Ingress { ingress: of, problem } if *of == ingress => Some(problem),
                 _ => None,
             });
-            let told = of_it.collect();
+            let told = about(of_it);
             self.tell_changed(&ingress, told);
         }
     }
@@ -47,7 +54,7 @@ impl<T> RouterController<T> {
     pub(crate) fn tell_not_enabled(&mut self, key: &SourceKey) {
         let is_ours = self.index.router_of(key).is_some() && self.settings.namespaces.contains(&key.namespace);
         if self.facts.is_some() && !self.is_enabled() && is_ours {
-            self.tell_changed(key, vec![about(&IngressProblem::NotEnabled)]);
+            self.tell_changed(key, about([&IngressProblem::NotEnabled]));
         }
     }
 
@@ -59,6 +66,15 @@ impl<T> RouterController<T> {
     }
 }
 
-fn about(problem: &IngressProblem) -> Told {
-    Told::warning(problem.event(), problem.to_string())
+/// One notice for each reason: an object has one Event for each.
+fn about<'a>(problems: impl IntoIterator<Item = &'a IngressProblem>) -> Vec<Told> {
+    let mut told: Vec<(&'static str, String)> = Vec::new();
+    for problem in problems {
+        match told.iter_mut().find(|(event, _)| *event == problem.event()) {
+            Some((_, message)) if message.len() > LONG => {}
+            Some((_, message)) => *message = format!("{message}; {problem}"),
+            None => told.push((problem.event(), problem.to_string())),
+        }
+    }
+    told.into_iter().map(|(event, message)| Told::warning(event, message)).collect()
 }

@@ -1,14 +1,13 @@
 //! Decides what is offered.
 
 use gimbal_kuryr_crd::KuryrL7Router;
-use gimbal_kuryr_crd::names::labels;
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_resource::{KuryrKind, Purpose, is_alone};
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, RouterItem, has_finalizer, spec_version};
+use crate::item::{IngressPlace, RouterItem, has_finalizer, is_made_for_ingresses, spec_version};
 
 /// Whether an owner goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,9 +184,4 @@ impl<T> RouterItem<T> {
         let is_of_ingresses = is_made_for_ingresses(router) || !self.ingresses.is_empty();
         is_of_ingresses && !is_known && !is_reported() && !self.is_as_wanted(router)
     }
-}
-
-/// Whether the controller has made it for Ingresses, or has taken it over for them.
-pub(crate) fn is_made_for_ingresses(router: &KuryrL7Router) -> bool {
-    router.metadata.meta.labels.contains_key(labels::ROUTER_OF)
 }

@@ -14,7 +14,7 @@ impl<T> RouterController<T> {
     pub(crate) fn place_ingresses(&mut self, key: &SourceKey) {
         let served = self.to_be_served(key);
         let Some(item) = self.routers.get_mut(key) else { return };
-        let named = item.kept.object().map(|router| named_ingresses(&router.spec)).unwrap_or_default();
+        let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
         let before: BTreeSet<SourceKey> = item.ingresses.keys().cloned().collect();
         for ingress in before.iter().chain(&named).filter(|ingress| !served.contains(*ingress)) {
             match item.ingresses.get_mut(ingress) {
@@ -42,7 +42,7 @@ impl<T> RouterController<T> {
             return BTreeSet::new();
         }
         let item = self.routers.get(key);
-        let named = item.and_then(|item| item.kept.object()).map(|router| named_ingresses(&router.spec));
+        let named = item.and_then(|item| item.kept.object()).map(|router| named_ingresses(router));
         let is_served = |ingress: &SourceKey| {
             let is_protected = || self.ingresses.get(ingress).is_some_and(|item| item.is_protected());
             let was_served = || item.is_some_and(|item| item.ingresses.get(ingress) == Some(&IngressPlace::Served));
@@ -50,7 +50,41 @@ impl<T> RouterController<T> {
             self.may_be_served(ingress) && (self.facts.is_none() || is_protected() || was_served() || is_named())
         };
         let all = self.index.ingresses_of(key).map(|(ingress, _)| ingress);
-        all.filter(|ingress| is_served(ingress)).cloned().collect()
+        let mut served: BTreeSet<SourceKey> = all.filter(|ingress| is_served(ingress)).cloned().collect();
+        served.extend(self.moving_from(key));
+        served
+    }
+
+    /// The Ingresses that have routes here, and are to be served by another router that does not have them yet: new comes before
+    /// old.
+    fn moving_from(&self, key: &SourceKey) -> Vec<SourceKey> {
+        let Some(item) = self.routers.get(key) else { return Vec::new() };
+        let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
+        let waits = |ingress: &&SourceKey| {
+            let is_here = item.ingresses.get(*ingress).is_none_or(|place| *place == IngressPlace::Served);
+            let other = self.router_for(ingress).filter(|other| *other != key);
+            is_here && other.is_some_and(|other| !self.has_routes_of(other, ingress))
+        };
+        named.iter().filter(waits).cloned().collect()
+    }
+
+    /// Whether the routes of an Ingress are in Octavia, as far as the writer has said.
+    fn has_routes_of(&self, router: &SourceKey, ingress: &SourceKey) -> bool {
+        let Some(item) = self.routers.get(router) else { return false };
+        item.kept.object().is_some_and(|held| {
+            let report = item.offer.report_of(&held.metadata.meta.uid);
+            let is_there = report.is_some_and(|report| is_applied(report, held.metadata.generation));
+            is_there && named_ingresses(held).contains(ingress)
+        })
+    }
+
+    /// Whether an Ingress that is not to be served any more still shows an address of a router.
+    fn shows_address(&self, ingress: &SourceKey) -> bool {
+        let object = self.ingresses.get(ingress).and_then(|item| item.kept.object());
+        object.filter(|object| !object.metadata.is_being_deleted()).is_some_and(|object| {
+            let shown = &object.status.load_balancer;
+            self.router_for(ingress).is_none() && self.without_ours(ingress, shown) != *shown
+        })
     }
 
     /// Whether it is not certain that an Ingress leaves: the watches of two kinds do not wait for each other, so a KuryrL7Router
@@ -60,7 +94,7 @@ impl<T> RouterController<T> {
             return false;
         }
         let Some(item) = self.routers.get(key) else { return false };
-        let named = item.kept.object().map(|router| named_ingresses(&router.spec)).unwrap_or_default();
+        let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
         let leaving = item
             .ingresses
             .iter()
@@ -94,7 +128,7 @@ impl<T> RouterController<T> {
         let report = owner.as_ref().and_then(|owner| item.offer.report_of(owner)).cloned();
         let is_gone = item.kept.object().is_none() && item.offer.offered.is_none();
         let was_never_made = owner.is_some() && item.unmade == owner && item.offer.offered.is_none();
-        let named = item.kept.object().map(|router| named_ingresses(&router.spec)).unwrap_or_default();
+        let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
         let mut left = Vec::new();
         for (ingress, place) in &mut item.ingresses {
             let IngressPlace::Leaving(from) = place else { continue };
@@ -110,7 +144,14 @@ impl<T> RouterController<T> {
             }
         }
         for ingress in left {
-            item.ingresses.remove(&ingress);
+            // Whose address it is would be forgotten.
+            if self.shows_address(&ingress) {
+                self.dirty_ingresses.insert(ingress);
+                continue;
+            }
+            if let Some(item) = self.routers.get_mut(key) {
+                item.ingresses.remove(&ingress);
+            }
             if let Some(item) = self.ingresses.get_mut(&ingress) {
                 item.on.remove(key);
             }

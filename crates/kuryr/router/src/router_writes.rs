@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::RouterController;
 use crate::item::{WantedSpec, has_finalizer};
-use crate::offering::is_made_for_ingresses;
+use crate::item::is_made_for_ingresses;
 
 impl<T> RouterController<T> {
     /// Returns the next write to an object, if there is one and no pause is in its way.

@@ -52,11 +52,14 @@ impl<T> RouterController<T> {
         let is_served = |ingress: &SourceKey| item.ingresses.get(ingress) == Some(&IngressPlace::Served);
         let all = self.index.ingresses_of(key).map(|(ingress, _)| ingress);
         let without: BTreeSet<SourceKey> = all.filter(|ingress| !is_served(ingress)).cloned().collect();
+        let served = item.ingresses.keys().filter(|ingress| is_served(ingress));
+        let moving = served.filter(|ingress| self.index.router_of(ingress) != Some(key)).cloned().collect();
         let chosen = item.chosen();
         translate_router(&RouterInput {
             router: key,
             ingresses: &self.index,
             without: &without,
+            moving: &moving,
             services: services.index,
             nodes: services.nodes,
             facts: self.facts.as_deref(),

@@ -47,6 +47,8 @@ pub struct Api {
     pub undone: BTreeSet<String>,
     /// The objects whose writes are refused.
     pub refuses: Option<(Kind, String)>,
+    /// The object whose status is refused.
+    pub refuses_status: Option<(Kind, String)>,
 }
 
 /// The router that an Ingress asks for.
@@ -65,7 +67,8 @@ pub fn asks_for(ingress: &Value) -> Option<String> {
 /// The Ingresses that a router's spec names.
 pub fn named(router: &Value) -> BTreeSet<String> {
     let routes = router["spec"]["routes"].as_array().cloned().unwrap_or_default();
-    routes.iter().map(|route| text(route, "/ingress").to_owned()).collect()
+    let default = router["spec"]["defaultIngress"].as_str().map(str::to_owned);
+    routes.iter().map(|route| text(route, "/ingress").to_owned()).chain(default).collect()
 }
 
 pub fn name_of(object: &Value) -> String {
@@ -194,7 +197,9 @@ impl Api {
         let kind = if write.object.kind == KuryrKind::Router { Kind::Router } else { Kind::Ingress };
         let name = format!("{}/{}", write.object.namespace, write.object.name);
         let before = self.get(kind, &name).cloned();
-        let is_refused = self.refuses.as_ref().is_some_and(|(of, which)| (*of, which) == (kind, &name));
+        let is_it = |refused: &Option<(Kind, String)>| refused == &Some((kind, name.clone()));
+        let is_status = matches!(write.body, WriteBody::PatchStatus { .. });
+        let is_refused = is_it(&self.refuses) || (is_status && is_it(&self.refuses_status));
         if is_refused && write.body != WriteBody::Read {
             return (WriteOutcome::Refused("a policy".into()), before);
         }

@@ -225,6 +225,59 @@ fn an_ingress_moves_to_a_router_of_its_own() {
 }
 
 #[test]
+fn an_ingress_that_moves_is_served_where_it_was_until_the_other_router_has_it() {
+    for to in ["own", "group:web"] {
+        let mut world = served();
+        world.api.create(Kind::Ingress, "team/b", ingress("kuryr", Some("group:web"), "s2"));
+        world.rest();
+        let address = world.api.get(Kind::Ingress, "team/a").unwrap()["status"].clone();
+        world.works = false;
+        world.api.edit(Kind::Ingress, "team/a", |it| it["metadata"]["annotations"][api::ANNOTATION] = json!(to));
+        world.rest();
+        let new = if to == "own" { "team/a" } else { "team/web" };
+        assert!(named(world.api.get(Kind::Router, new).unwrap()).contains("team/a"));
+        assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).contains("team/a"), "{to}: it is served there");
+        assert_eq!(world.api.get(Kind::Ingress, "team/a").unwrap()["status"], address, "{to}");
+        // What is served by a router that is not the Ingress' own any more follows it.
+        world.restart(&KINDS);
+        world.rest();
+        assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).contains("team/a"), "{to}: after a restart");
+        world.works = true;
+        world.rest();
+        world.check();
+        assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty(), "{to}");
+    }
+}
+
+#[test]
+fn one_that_somebody_made_with_routes_of_others_keeps_none_of_them() {
+    let mut world = served();
+    let spec = json!({"project_id": "project", "subnet_id": "services", "routes": [{"ingress": "team/a", "path": "/x"}]});
+    world.api.create(Kind::Router, "team/mine", json!({"spec": spec}));
+    world.rest();
+    assert!(world.heard.iter().any(|heard| heard.starts_with("mine")), "it is served: {:?}", world.heard);
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+}
+
+#[test]
+fn an_address_is_taken_back_before_an_ingress_is_let_go() {
+    let mut world = served();
+    world.api.refuses_status = Some((Kind::Ingress, "team/a".into()));
+    world.patience = std::time::Duration::from_secs(10);
+    world.api.edit(Kind::Ingress, "team/a", |it| it["spec"]["ingressClassName"] = json!("nginx"));
+    world.rest();
+    assert!(api::has(world.api.get(Kind::Ingress, "team/a").unwrap(), INGRESS_FINALIZER));
+    world.api.refuses_status = None;
+    world.pass(std::time::Duration::from_secs(600));
+    world.rest();
+    world.check();
+    let a = world.api.get(Kind::Ingress, "team/a").unwrap();
+    assert_eq!((&a["status"]["loadBalancer"], api::has(a, INGRESS_FINALIZER)), (&json!({}), false));
+}
+
+#[test]
 fn findings_are_events_on_the_ingress_once() {
     let mut world = served();
     world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "missing"));

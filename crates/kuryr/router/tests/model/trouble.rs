@@ -42,18 +42,27 @@ fn a_snapshot_is_not_complete_without_routers() {
 /// A watch that is behind shows a router whose Ingress it has not shown.
 #[test]
 fn an_ingress_that_was_not_seen_yet_keeps_its_router() {
-    let mut world = World::new(Some(true));
-    world.api.create(Kind::Ingress, "team/a", ingress("kuryr", Some("group:web"), "s1"));
-    world.rest();
-    world.check();
-    world.purposes.clear();
-    world.heard.clear();
-    world.restart_behind();
-    world.plan();
-    assert!(world.in_flight.iter().all(|write| write.object.kind == KuryrKind::Ingress), "{:?}", world.in_flight);
-    world.rest();
-    world.check();
-    assert_eq!(world.purposes, [] as [String; 0]);
+    let rules = ingress("kuryr", Some("group:web"), "s1");
+    // What no route takes is its Ingress', too.
+    let mut rest = rules.clone();
+    rest["spec"] = json!({
+        "ingressClassName": "kuryr",
+        "defaultBackend": {"service": {"name": "s1", "port": {"number": 80}}},
+    });
+    for ingress in [rules, rest] {
+        let mut world = World::new(Some(true));
+        world.api.create(Kind::Ingress, "team/a", ingress);
+        world.rest();
+        world.check();
+        world.purposes.clear();
+        world.heard.clear();
+        world.restart_behind();
+        world.plan();
+        assert!(world.in_flight.iter().all(|write| write.object.kind == KuryrKind::Ingress), "{:?}", world.in_flight);
+        world.rest();
+        world.check();
+        assert_eq!(world.purposes, [] as [String; 0]);
+    }
 }
 
 #[test]

@@ -81,9 +81,11 @@ impl Reader<'_, '_> {
         if ingresses.last() != Some(&self.at) {
             ingresses.push(self.at);
         }
-        for path in rule.http.iter().flat_map(|http| &http.paths) {
-            self.path(&host, path);
+        let paths = rule.http.as_ref().map(|http| &*http.paths).unwrap_or_default();
+        if paths.is_empty() {
+            self.found(Some(IngressProblem::NoPaths { host: host.text() }));
         }
+        paths.iter().for_each(|path| self.path(&host, path));
     }
 
     fn path(&mut self, host: &Host, rule: &HttpIngressPath) {

@@ -9,7 +9,7 @@ use gimbal_kuryr_model::Text;
 use gimbal_model::SourceKey;
 
 use super::backend::services;
-use super::class::{Classes, Whose};
+use super::class::{Classes, Whose, class_name};
 use super::placement::{RouterPlacement, placement};
 
 /// How the controller was started, as far as it matters for routers.
@@ -226,11 +226,13 @@ impl IngressIndex {
     }
 
     pub(crate) fn routed(&self, router: &SourceKey) -> impl Iterator<Item = Routed<'_>> {
-        self.routers.get(router).into_iter().flatten().filter_map(|key| {
-            let Placed { ingress, whose, placement } = self.ingresses.get(key)?;
-            let placement = placement.as_ref()?;
-            Some(Routed { key, ingress, placement, lacks_class: *whose == Whose::OursWithoutClass })
-        })
+        self.routers.get(router).into_iter().flatten().filter_map(|key| self.routed_one(key))
+    }
+
+    pub(crate) fn routed_one(&self, ingress: &SourceKey) -> Option<Routed<'_>> {
+        let (key, Placed { ingress, whose, placement }) = self.ingresses.get_key_value(ingress)?;
+        let placement = placement.as_ref()?;
+        Some(Routed { key, ingress, placement, lacks_class: *whose == Whose::OursWithoutClass })
     }
 
     fn place_all(&mut self) {
@@ -284,5 +286,8 @@ fn take(map: &mut BTreeMap<SourceKey, BTreeSet<SourceKey>>, from: &SourceKey, ke
 /// Whether nothing changed that routes are made from. Most changes are of the status.
 fn routes_the_same(before: &Ingress, now: &Ingress) -> bool {
     let (meta, other) = (&before.metadata, &now.metadata);
-    before.spec == now.spec && meta.meta.uid == other.meta.uid && meta.creation_timestamp == other.creation_timestamp
+    before.spec == now.spec
+        && meta.meta.uid == other.meta.uid
+        && meta.creation_timestamp == other.creation_timestamp
+        && class_name(before) == class_name(now)
 }

@@ -25,7 +25,8 @@ pub enum IngressProblem {
     },
     /// Its class is gone.
     #[error(
-        "it is served although there is no IngressClass {class:?}: give it another class, or delete it, to let it go"
+        "it is served although there is no {}: give it another class, or delete it, to let it go",
+        ClassName(.class)
     )]
     NoClass {
         /// The class; empty for the default one.
@@ -38,6 +39,12 @@ pub enum IngressProblem {
         host: Text,
         /// The reason.
         problem: HostProblem,
+    },
+    /// A rule without paths.
+    #[error("a rule for {} has no paths: its requests go to the default backend", HostName(.host))]
+    NoPaths {
+        /// Its host; unset: any.
+        host: Option<Text>,
     },
     /// A path is left out.
     #[error("path {path:?} of {} is left out: {problem}", HostName(.host))]
@@ -109,7 +116,7 @@ pub enum IngressProblem {
         /// The Service.
         service: SourceKey,
     },
-    /// MembersOf are nodes, and the port has none there.
+    /// Members are nodes, and the port has none there.
     #[error("port {port} of Service {service} has no members: members are nodes, and it has no node port")]
     NoNodePort {
         /// The Service.
@@ -118,7 +125,7 @@ pub enum IngressProblem {
         port: u16,
     },
     /// TLS is asked for.
-    #[error("{hosts} is served over HTTP alone: certificates are not served yet")]
+    #[error("certificates are not served yet: HTTP alone for {hosts}")]
     TlsNotServed {
         /// The hosts, cut to 64 characters.
         hosts: Text,
@@ -203,6 +210,7 @@ impl IngressProblem {
             Self::NotAlone { .. } => "SharedRouter",
             Self::NoClass { .. } => "NoIngressClass",
             Self::Host { .. } => "InvalidHost",
+            Self::NoPaths { .. } => "NoPaths",
             Self::Path { .. } => "InvalidPath",
             Self::Taken { .. } | Self::Twice { .. } => "RouteTaken",
             Self::DefaultTaken { .. } => "DefaultTaken",
@@ -232,11 +240,19 @@ impl IngressProblem {
             | Self::Resource { .. }
             | Self::NoBackend { .. } => ingress_reasons::BACKEND_MISSING,
             Self::Taken { .. } | Self::Twice { .. } | Self::DefaultTaken { .. } => ingress_reasons::ROUTE_CONFLICT,
-            Self::Host { .. } | Self::Path { .. } => ingress_reasons::SKIP_ROUTE,
+            Self::Host { .. } | Self::NoPaths { .. } | Self::Path { .. } => ingress_reasons::SKIP_ROUTE,
             Self::RouterAnnotation { .. } | Self::NotAlone { .. } | Self::NoClass { .. } => {
                 ingress_reasons::ROUTER_NOT_AS_ASKED
             }
         }
+    }
+}
+
+struct ClassName<'a>(&'a Text);
+
+impl std::fmt::Display for ClassName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.0.is_empty() { f.write_str("default IngressClass") } else { write!(f, "IngressClass {:?}", self.0) }
     }
 }
 

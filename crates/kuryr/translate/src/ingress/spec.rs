@@ -27,6 +27,8 @@ pub struct RouterInput<'a> {
     pub ingresses: &'a IngressIndex,
     /// Those of them that are not served yet.
     pub without: &'a BTreeSet<SourceKey>,
+    /// Those of other routers that are served by this one until the other one does.
+    pub moving: &'a BTreeSet<SourceKey>,
     /// The Services that they lead to, with their slices.
     pub services: &'a ServiceIndex,
     /// The nodes of the cluster; they matter only where members are nodes.
@@ -64,11 +66,12 @@ pub fn translate_router(input: &RouterInput<'_>) -> RouterTranslated {
     let mut findings = Vec::new();
     let mut ingresses: Vec<Routed<'_>> =
         input.ingresses.routed(input.router).filter(|routed| !input.without.contains(routed.key)).collect();
-    ingresses.sort_by(|one, other| age(one).cmp(&age(other)));
     let count = ingresses.len();
     for routed in &ingresses {
         about_ingress(routed, count, input, &mut findings);
     }
+    ingresses.extend(input.moving.iter().filter_map(|ingress| input.ingresses.routed_one(ingress)));
+    ingresses.sort_by(|one, other| age(one).cmp(&age(other)));
     let class = class(&ingresses);
     let ingresses = with_room(ingresses, &mut findings);
     let claims = claims(&ingresses, input.services, &mut findings);
@@ -100,6 +103,7 @@ pub fn translate_router(input: &RouterInput<'_>) -> RouterTranslated {
             |pool: &&gimbal_kuryr_crd::KlrPool| pool.service == service && pool.port == i64::from(default.port);
         pools.iter().find(is_default).map(|pool| pool.name.clone())
     });
+    spec.default_ingress = default_by.map(|at| text(ingresses[at].key));
     spec.pools = pools;
     spec.routes = routes.iter().map(|placed| route(placed, &ingresses)).collect();
     cloud.extend(shorten(&mut spec));

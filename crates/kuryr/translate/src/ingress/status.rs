@@ -82,9 +82,14 @@ pub fn router_knowledge(object: &KuryrL7Router) -> StatusKnowledge {
 
 /// Returns the `status.loadBalancer` of an Ingress. The address of its router, the floating IP or else that of the VIP, appears when
 /// that serves the generation that the Ingress is in, stays while the router is changed, and is gone before the router goes.
-/// `report` is the latest one about the router; `generation` the router's. Without a router, or while the Ingress goes, there is none.
+/// `report` is the latest one about the router; `serves` the router's generation, if that has a route of the Ingress. Without a
+/// router, or while the Ingress goes, there is none.
 #[must_use]
-pub fn ingress_status(ingress: &Ingress, generation: i64, report: Option<&LoadBalancerReport>) -> LoadBalancerStatus {
+pub fn ingress_status(
+    ingress: &Ingress,
+    serves: Option<i64>,
+    report: Option<&LoadBalancerReport>,
+) -> LoadBalancerStatus {
     let previous = &ingress.status.load_balancer;
     if ingress.metadata.is_being_deleted() {
         return LoadBalancerStatus::default();
@@ -92,9 +97,7 @@ pub fn ingress_status(ingress: &Ingress, generation: i64, report: Option<&LoadBa
     let Some(report) = report else { return previous.clone() };
     match report.phase {
         Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
-        Phase::Ready | Phase::Degraded if report.generation == generation || !previous.ingress.is_empty() => {
-            address(report)
-        }
+        Phase::Ready | Phase::Degraded if serves == Some(report.generation) => address(report),
         Phase::Ready | Phase::Degraded | Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => {
             previous.clone()
         }

@@ -1,14 +1,17 @@
 //! Ingresses of a real cluster: a router of the real Octavia leads real requests by host and path.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::Reply;
 use gimbal_tests::WayBack;
 use serde_json::{Value, json};
 
-use super::{WITHIN, WRITER, expect_no_change, kill_controller, kill_writer};
+use super::{WRITER, expect_no_change, kill_controller, kill_writer};
 
+/// A route takes three or four changes of a load balancer, one after the other.
+const WITHIN: Duration = Duration::from_secs(240);
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
 const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
 const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
@@ -103,23 +106,20 @@ async fn hosts_and_paths_have_their_order(stage: &WayBack, router: &str) {
         rule("*.shop.example", &[("/", "Prefix", "s4")]),
         rule(
             "www.shop.example",
-            &[("/", "Prefix", "s1"), ("/cart", "Prefix", "s2"), ("/cart/", "Exact", "s3"), ("/cart", "Exact", "s3")],
+            &[("/a", "Prefix", "s1"), ("/cart", "Prefix", "s2"), ("/cart", "Exact", "s3")],
         ),
-        rule("only.shop.example", &[("/a", "Prefix", "s1")]),
     ]);
     make(stage, "order", &rules).await;
     for (host, path, expected) in [
-        ("www.shop.example", "/", "s1"),
-        ("www.shop.example", "/carts", "s1/carts"),
+        ("www.shop.example", "/a/b", "s1/a/b"),
         ("www.shop.example", "/cart", "s3/cart"),
-        ("www.shop.example", "/cart/", "s3/cart/"),
+        ("www.shop.example", "/cart/", "s2/cart/"),
         ("www.shop.example", "/cart/7", "s2/cart/7"),
         ("any.shop.example", "/cart", "s4/cart"),
         ("a.b.shop.example", "/", "503"),
         ("shop.example", "/", "503"),
-        ("only.shop.example", "/a/b", "s1/a/b"),
         // A host with routes of its own never falls through to a wildcard's.
-        ("only.shop.example", "/b", "503"),
+        ("www.shop.example", "/carts", "503"),
     ] {
         until_routed(stage, router, host, path, expected).await;
     }
@@ -142,7 +142,7 @@ async fn what_is_wrong_is_told_and_the_rest_is_served(stage: &WayBack, router: &
     until_routed(stage, router, "bad.example", "/good", "s1/good").await;
     assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1", "the older Ingress has the route");
     for (reason, words) in
-        [("KuryrSkipRoute", "/resource"), ("KuryrBackendMissing", "absent"), ("KuryrRouteConflict", "shop/test")]
+        [("KuryrBackendMissing", "/resource"), ("KuryrBackendMissing", "absent"), ("KuryrSkipRoute", "empty.example"), ("KuryrRouteConflict", "shop/test")]
     {
         until(stage, &format!("the Event {reason} says {words}"), async || {
             let events = stage.events("bad").await?;
@@ -160,7 +160,7 @@ async fn what_is_wrong_is_told_and_the_rest_is_served(stage: &WayBack, router: &
 async fn edits_lead_no_other_request_astray(stage: &WayBack, router: &str) {
     let done = AtomicBool::new(false);
     let edits = async {
-        for (round, service) in ["s2", "s3", "s4", "s2"].into_iter().enumerate() {
+        for (round, service) in ["s2", "s3"].into_iter().enumerate() {
             let host = format!("www{round}.example.com");
             let rules = json!([
                 rule("*.example.com", &[("/", "Prefix", service)]),
@@ -316,6 +316,12 @@ fn is_true(object: &Value, kind: &str) -> bool {
 }
 
 async fn until<T>(stage: &WayBack, what: &str, holds: impl AsyncFn() -> anyhow::Result<T>) -> T {
-    let result = eventually(what, WITHIN, async || holds().await).await;
-    result.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.logs()))
+    match eventually(what, WITHIN, async || holds().await).await {
+        Ok(result) => result,
+        Err(error) => {
+            let routers = stage.cluster.admin().items(ROUTERS).await;
+            let (policies, calls) = (policies(stage).await, stage.changes_since([0, 0]));
+            panic!("{error:#}\nrouters: {routers:?}\npolicies: {policies:?}\ncalls: {calls:#?}\n{}", stage.logs());
+        }
+    }
 }

@@ -27,7 +27,7 @@ pub fn facts() -> CloudFacts {
     }
 }
 
-static EVERY: BTreeSet<SourceKey> = BTreeSet::new();
+static NONE: BTreeSet<SourceKey> = BTreeSet::new();
 
 /// What has been seen of a cluster.
 pub struct Cluster {
@@ -84,7 +84,8 @@ impl Cluster {
         RouterInput {
             router,
             ingresses: &self.ingresses,
-            without: &EVERY,
+            without: &NONE,
+            moving: &NONE,
             services: &self.services,
             nodes: &self.nodes,
             facts: Some(&self.facts),

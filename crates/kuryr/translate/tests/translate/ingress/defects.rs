@@ -46,9 +46,16 @@ fn the_longest_path_is_tried_first_however_it_is_written() {
 #[test]
 fn whatever_the_api_takes_is_read() {
     assert_eq!(of(json!({})), (vec![], vec![]));
-    assert_eq!(of(json!({"rules": [{}]})), (vec![], vec![]));
-    assert_eq!(of(json!({"rules": [{"host": "www.example.com"}]})), (vec![], vec![]));
-    assert_eq!(of(json!({"rules": [{"host": "www.example.com", "http": {"paths": []}}]})), (vec![], vec![]));
+    let said = |host: &str| {
+        format!(
+            "Unsupported/NoPaths: Ingress team/web: a rule for {host} has no paths: its requests go to the default \
+             backend"
+        )
+    };
+    assert_eq!(of(json!({"rules": [{}]})), (vec![], vec![said("every host")]));
+    let host = "host \"www.example.com\"";
+    assert_eq!(of(json!({"rules": [{"host": "www.example.com"}]})), (vec![], vec![said(host)]));
+    assert_eq!(of(json!({"rules": [{"host": "www.example.com", "http": {"paths": []}}]})), (vec![], vec![said(host)]));
     let resource = json!({"resource": {"apiGroup": "k8s.example.com", "kind": "Bucket", "name": "icons"}});
     let (routes, findings) = of(json!({
         "defaultBackend": resource,
@@ -104,8 +111,8 @@ fn tls_is_told_not_to_be_served() {
     let tls = json!([{"hosts": ["www.example.com", "a.example.com"], "secretName": "cert"}]);
     let (routes, findings) = of(json!({"rules": [rule("www.example.com", &["* s1:80"])], "tls": tls}));
     assert_eq!(routes, ["www.example.com * -> team/s1:80"]);
-    let said = "Unsupported/TlsNotServed: Ingress team/web: www.example.com, a.example.com is served over HTTP alone: certificates \
-                are not served yet";
+    let said = "Unsupported/TlsNotServed: Ingress team/web: certificates are not served yet: HTTP alone for www.example.com, \
+                a.example.com";
     assert_eq!(findings, [said]);
     assert_eq!(of(json!({"tls": [{}]})).1.len(), 1);
 }
