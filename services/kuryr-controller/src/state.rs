@@ -96,7 +96,8 @@ enum ListNews {
 impl ControllerState {
     pub(crate) fn new(settings: KuryrSettings, routers: Option<RouterSettings>) -> Self {
         let kinds = Kinds::new(routers.is_some());
-        let mut state = Self { core: Core::new(settings), routers: routers.map(RouterCore::new), enable_ingress: false, kinds };
+        let mut state =
+            Self { core: Core::new(settings), routers: routers.map(RouterCore::new), enable_ingress: false, kinds };
         state.share_services();
         state
     }
@@ -318,6 +319,22 @@ mod tests {
     use gimbal_session::{AgentConfig, AgentEnd};
 
     use super::*;
+
+    #[test]
+    fn without_ingress_the_absence_of_routers_means_nothing() {
+        let (mut state, now) = (ControllerState::new(KuryrSettings::default(), None), Instant::now());
+        state.set_leading(true);
+        let lists = || [WatchEvent::ListBegin, WatchEvent::ListDone];
+        lists().into_iter().for_each(|event| drop(state.event(ControllerWatchEvent::Service(event), now)));
+        let lists = || [WatchEvent::ListBegin, WatchEvent::ListDone];
+        lists().into_iter().for_each(|event| drop(state.event(ControllerWatchEvent::Slice(event), now)));
+        let lists = || [WatchEvent::ListBegin, WatchEvent::ListDone];
+        lists().into_iter().for_each(|event| drop(state.event(ControllerWatchEvent::LoadBalancer(event), now)));
+        state.set_facts(&CloudFacts::default());
+        assert_eq!(state.coverage(), Coverage::Complete);
+        state.set_facts(&CloudFacts { enable_ingress: true, ..CloudFacts::default() });
+        assert!(matches!(state.coverage(), Coverage::Unknown(unknown) if unknown[0].0 == Scope::All));
+    }
 
     type List = fn(&mut KuryrLoadBalancerSpec, Vec<Arc<str>>);
 

@@ -5,8 +5,8 @@ use gimbal_kuryr_resource::is_alone;
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, RouterItem, has_finalizer};
 use crate::item::is_made_for_ingresses;
+use crate::item::{IngressPlace, RouterItem, has_finalizer};
 use crate::streaming::source_key;
 
 impl<T> RouterController<T> {

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::RouterController;
-use crate::item::{WantedSpec, has_finalizer};
 use crate::item::is_made_for_ingresses;
+use crate::item::{WantedSpec, has_finalizer};
 
 impl<T> RouterController<T> {
     /// Returns the next write to an object, if there is one and no pause is in its way.

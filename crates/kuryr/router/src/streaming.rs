@@ -25,7 +25,8 @@ impl<T> RouterController<T> {
         // What they show may change.
         self.dirty_ingresses.extend(item.ingresses.keys().cloned());
         // Routers that they move away from wait for this.
-        let elsewhere = item.ingresses.keys().filter_map(|ingress| self.ingresses.get(ingress)).flat_map(|item| &item.on);
+        let elsewhere =
+            item.ingresses.keys().filter_map(|ingress| self.ingresses.get(ingress)).flat_map(|item| &item.on);
         self.dirty.extend(elsewhere.cloned());
         self.dirty.insert(key);
     }

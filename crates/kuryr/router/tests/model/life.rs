@@ -252,7 +252,8 @@ fn an_ingress_that_moves_is_served_where_it_was_until_the_other_router_has_it() 
 #[test]
 fn one_that_somebody_made_with_routes_of_others_keeps_none_of_them() {
     let mut world = served();
-    let spec = json!({"project_id": "project", "subnet_id": "services", "routes": [{"ingress": "team/a", "path": "/x"}]});
+    let spec =
+        json!({"project_id": "project", "subnet_id": "services", "routes": [{"ingress": "team/a", "path": "/x"}]});
     world.api.create(Kind::Router, "team/mine", json!({"spec": spec}));
     world.rest();
     assert!(world.heard.iter().any(|heard| heard.starts_with("mine")), "it is served: {:?}", world.heard);

@@ -104,10 +104,7 @@ async fn hosts_and_paths_have_their_order(stage: &WayBack, router: &str) {
     make_service(stage, "s4").await;
     let rules = json!([
         rule("*.shop.example", &[("/", "Prefix", "s4")]),
-        rule(
-            "www.shop.example",
-            &[("/a", "Prefix", "s1"), ("/cart", "Prefix", "s2"), ("/cart", "Exact", "s3")],
-        ),
+        rule("www.shop.example", &[("/a", "Prefix", "s1"), ("/cart", "Prefix", "s2"), ("/cart", "Exact", "s3")],),
     ]);
     make(stage, "order", &rules).await;
     for (host, path, expected) in [
@@ -141,9 +138,12 @@ async fn what_is_wrong_is_told_and_the_rest_is_served(stage: &WayBack, router: &
     make(stage, "bad", &rules).await;
     until_routed(stage, router, "bad.example", "/good", "s1/good").await;
     assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1", "the older Ingress has the route");
-    for (reason, words) in
-        [("KuryrBackendMissing", "/resource"), ("KuryrBackendMissing", "absent"), ("KuryrSkipRoute", "empty.example"), ("KuryrRouteConflict", "shop/test")]
-    {
+    for (reason, words) in [
+        ("KuryrBackendMissing", "/resource"),
+        ("KuryrBackendMissing", "absent"),
+        ("KuryrSkipRoute", "empty.example"),
+        ("KuryrRouteConflict", "shop/test"),
+    ] {
         until(stage, &format!("the Event {reason} says {words}"), async || {
             let events = stage.events("bad").await?;
             let is_told = events.iter().any(|(of, message)| of == reason && message.contains(words));
