@@ -312,7 +312,8 @@ impl World {
         // What somebody has written into a router of their own holds no Ingress.
         let of_hand = self.api.of(Kind::Router).into_iter().filter(|router| router["metadata"]["labels"].is_null());
         let of_hand: Vec<String> = of_hand.map(|router| text(&router, "/metadata/uid").to_owned()).collect();
-        let holds = |owner: &&String| !self.api.leaves(owner) && !(kind == Kind::Ingress && of_hand.contains(owner));
+        let is_of_hand = |owner: &String| kind == Kind::Ingress && of_hand.contains(owner);
+        let holds = |owner: &&String| !self.api.leaves(owner) && !is_of_hand(owner);
         let left: Vec<_> = left.into_iter().filter(holds).collect();
         assert!(left.is_empty(), "{name} loses its finalizer before it is gone from {left:?}");
     }
