@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gimbal_kuryr_model::{
     DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects,
+    ReportedObjects, ReportedRoutes,
 };
 
 type Entry = Option<Arc<DesiredEntry>>;
@@ -32,6 +32,8 @@ pub struct Writer {
     rejects: BTreeMap<DesiredKey, String>,
     /// What it said about them, in order; `None` where it took something back. It comes before reports.
     pub said: VecDeque<(DesiredKey, Option<String>)>,
+    /// Whether nothing can be done about what was made: its load balancer is pending for ever, for instance.
+    pub is_stuck: bool,
     numbers: u64,
     /// Numbers that were handed out and not handled.
     pub unhandled: BTreeMap<u64, DesiredKey>,
@@ -136,6 +138,11 @@ impl Writer {
             }
             DesiredEntry::LoadBalancer(wanted) => {
                 let owner = &wanted.header.owner;
+                if self.is_stuck && self.made.contains(&**owner) {
+                    let objects = self.latest.get(&key).map(|said| said.objects.clone()).unwrap_or_default();
+                    self.report(&key, report(owner, wanted.generation, Phase::Degraded, objects));
+                    return true;
+                }
                 let routes = wanted.header.routing.iter().flat_map(|routing| &routing.routes);
                 self.routes.insert(owner.to_string(), routes.map(|route| route.name.to_string()).collect());
                 let is_new = self.made.insert(owner.to_string());
@@ -173,6 +180,11 @@ pub fn report(owner: &Arc<str>, generation: i64, phase: Phase, objects: Reported
     }
 }
 
+/// Everything that is wanted in this generation is there, and nothing else.
+fn routes(generation: i64) -> ReportedRoutes {
+    ReportedRoutes { generation, differences: Vec::new() }
+}
+
 fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
     let id: Arc<str> = format!("lb-{}", wanted.header.owner).into();
     let member = |member: &gimbal_kuryr_model::DesiredMember| ReportedMember {
@@ -197,6 +209,7 @@ fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
         }),
         member_count: u32::try_from(members.len()).unwrap(),
         members,
+        routes: wanted.header.routing.is_some().then(|| routes(wanted.generation)),
         ..ReportedObjects::default()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
+use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
 
@@ -103,7 +103,8 @@ impl<T> RouterController<T> {
             if from.is_none() && !named.contains(ingress) {
                 from.clone_from(&since);
             }
-            let shows = |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, *from));
+            let shows =
+                |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, ingress, *from));
             let may_go = is_gone || (was_never_made && !named.contains(ingress)) || from.as_ref().is_some_and(shows);
             if may_go {
                 left.push(ingress.clone());
@@ -119,7 +120,9 @@ impl<T> RouterController<T> {
     }
 }
 
-/// Whether a report says that a generation, or a later one, is there.
-fn is_applied(report: &LoadBalancerReport, generation: i64) -> bool {
-    report.generation >= generation && matches!(report.phase, Phase::Ready | Phase::Degraded)
+/// Whether a report says that no route of an Ingress is left that this generation, or a later one, does not have. The phase says
+/// how the router is, and the report's generation which one it was asked for: neither says that anything was done.
+fn is_applied(report: &LoadBalancerReport, ingress: &SourceKey, generation: i64) -> bool {
+    let name = LoadBalancerHeader::clean_name(&ingress.to_string());
+    report.objects.routes.as_ref().is_some_and(|routes| routes.have_left(&name, generation))
 }

@@ -115,6 +115,8 @@ pub(crate) struct Memory {
     /// When OpenStack was looked at, if nothing has happened since.
     pub(crate) just_looked: Option<Duration>,
     lost: Option<Lost>,
+    /// Whether a change was answered since the last look.
+    pub(crate) changed: bool,
     /// When to look for what a request has done late that was given up.
     recheck: Option<Duration>,
     /// When OpenStack was looked at first, and last.
@@ -309,7 +311,7 @@ impl Memory {
         drift_interval: Duration,
         is_ours: impl Fn(&[String]) -> bool,
     ) {
-        self.looked = true;
+        (self.looked, self.changed) = (true, false);
         self.just_looked = Some(now);
         self.looks.get_or_insert((now, now)).1 = now;
         self.recheck.take_if(|at| *at <= now);

@@ -91,6 +91,22 @@ fn an_ingress_waits_for_its_routes_to_leave_octavia() {
     assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
 }
 
+/// That is what a report about a later generation says whose load balancer is pending for ever, or in ERROR.
+#[test]
+fn an_ingress_waits_where_nothing_can_be_done_about_its_routes() {
+    let mut world = served();
+    world.writer.is_stuck = true;
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty(), "its routes leave the spec");
+    assert!(api::has(world.api.get(Kind::Ingress, "team/a").expect("it waits"), INGRESS_FINALIZER));
+    world.writer.is_stuck = false;
+    world.break_stream();
+    world.rest();
+    world.check();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+}
+
 #[test]
 fn a_router_that_is_deleted_is_made_anew_once_it_is_gone() {
     let mut world = served();

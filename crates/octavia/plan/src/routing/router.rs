@@ -20,7 +20,7 @@ use crate::step::{BalancerStep, Block};
 use crate::target::WantedBalancer;
 
 /// Why no policy is made.
-const NO_POLICIES: &str = "the provider cannot lead requests by host and path";
+pub(crate) const NO_POLICIES: &str = "the provider cannot lead requests by host and path";
 
 impl WantedBalancer<'_> {
     /// Whether its listeners lead to the pools of Services.
