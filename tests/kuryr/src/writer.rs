@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedRoutes,
+    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedCondition, ReportedLoadBalancer,
+    ReportedMember, ReportedObjects, ReportedRoutes, RouteDifference, RouteState,
 };
 
 type Entry = Option<Arc<DesiredEntry>>;
@@ -34,6 +34,8 @@ pub struct Writer {
     pub said: VecDeque<(DesiredKey, Option<String>)>,
     /// Whether nothing can be done about what was made: its load balancer is pending for ever, for instance.
     pub is_stuck: bool,
+    /// Names of routes that Octavia refuses.
+    pub refused_routes: BTreeSet<String>,
     numbers: u64,
     /// Numbers that were handed out and not handled.
     pub unhandled: BTreeMap<u64, DesiredKey>,
@@ -150,8 +152,12 @@ impl Writer {
                     self.report(&key, report(owner, wanted.generation, Phase::Making, ReportedObjects::default()));
                     self.work.push_back(key);
                 } else {
-                    let ready = report(owner, wanted.generation, Phase::Ready, objects(wanted));
-                    self.report(&key, ready);
+                    let mut objects = objects(wanted);
+                    let refused = self.routes[&**owner].intersection(&self.refused_routes).map(|name| missing(name));
+                    let differences: Vec<_> = refused.collect();
+                    let phase = if differences.is_empty() { Phase::Ready } else { Phase::Blocked };
+                    objects.routes.iter_mut().for_each(|routes| routes.differences.clone_from(&differences));
+                    self.report(&key, report(owner, wanted.generation, phase, objects));
                 }
             }
         }
@@ -183,6 +189,11 @@ pub fn report(owner: &Arc<str>, generation: i64, phase: Phase, objects: Reported
 /// Everything that is wanted in this generation is there, and nothing else.
 fn routes(generation: i64) -> ReportedRoutes {
     ReportedRoutes { generation, differences: Vec::new() }
+}
+
+fn missing(route: &str) -> RouteDifference {
+    let why = ReportedCondition { kind: "QuotaExceeded".into(), reason: "Quota".into(), message: "no room".into() };
+    RouteDifference { route: route.into(), state: RouteState::Missing, why: Some(why) }
 }
 
 fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::Phase;
-use gimbal_octavia_plan::RepairBudget;
+use gimbal_kuryr_model::{Phase, RouteState};
+use gimbal_octavia_plan::{CloudChange, RepairBudget};
 use gimbal_octavia_sim::Fate;
 
 use crate::wish::{Wish, router_key};
-use crate::world::{SECOND, World};
+use crate::world::{SECOND, Way, World};
 
 const ROUTES: [(&str, &str, &str); 3] = [("a.test", "/api", "api"), ("a.test", "", "web"), ("b.test", "", "web")];
 
@@ -67,6 +67,47 @@ fn a_route_is_there_while_its_router_is_in_error_and_not_repaired() {
     world.run(120 * SECOND);
     assert_nothing_was_done(&world);
     assert!(has_left(&world, "shop/another"), "it has no route there");
+}
+
+/// The others come and go.
+#[test]
+fn only_the_ingress_of_a_policy_that_is_refused_is_not_served() {
+    let mut world = made(|_| {});
+    world.way_of = Some(|change| {
+        let CloudChange::CreatePolicy { body } = change else { return None };
+        body["name"].as_str().unwrap_or_default().contains("front-c").then_some(Way::Refused)
+    });
+    world.change("prod1", &router_key(), |wish| {
+        wish.routes = vec![("b.test", "", "web"), ("c.test", "", "web"), ("d.test", "", "web")];
+    });
+    world.run(60 * SECOND);
+    let key = ("prod1".to_owned(), router_key());
+    let (report, generation) = (&world.reports[&key], world.wishes[&key].generation);
+    assert_eq!((report.phase, report.generation), (Phase::Blocked, generation));
+    let routes = report.objects.routes.as_ref().unwrap();
+    let serve = ["b", "c", "d"].map(|host| routes.serve(&format!("shop/front-{host}"), generation));
+    assert_eq!((serve, has_left(&world, "shop/front-a")), ([true, false, true], true), "{routes:?}");
+    let why = routes.differences[0].why.as_ref().unwrap();
+    assert_eq!((&*why.kind, &*why.reason, &*why.message), ("Degraded", "Invalid", "it is not valid"));
+    // Where all of that ends, so does what is said of it.
+    world.way_of = None;
+    world.change("prod1", &router_key(), |wish| drop(wish.routes.remove(1)));
+    world.converge(60 * SECOND);
+    assert_eq!(world.reports[&key].objects.routes.as_ref().unwrap().differences, []);
+}
+
+/// Nothing is asked of Octavia for it, so nothing is refused.
+#[test]
+fn a_route_that_no_policy_can_express_is_said_by_name() {
+    let mut world = made(|_| {});
+    world.change("prod1", &router_key(), |wish| wish.routes.push(("c.test", "/\"", "web")));
+    world.run(60 * SECOND);
+    let report = &world.reports[&("prod1".to_owned(), router_key())];
+    assert_eq!(report.phase, Phase::Ready);
+    let [refused] = &report.objects.routes.as_ref().unwrap().differences[..] else { panic!("{report:#?}") };
+    let why = refused.why.as_ref().unwrap();
+    assert_eq!((&*refused.route, refused.state, &*why.kind), ("shop/front-c", RouteState::Missing, "Unsupported"));
+    assert_eq!(&*why.message, r#"its path has a character that no rule can hold: '"'"#);
 }
 
 #[test]
