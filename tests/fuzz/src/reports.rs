@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gimbal_kuryr_model::{
     CloudFacts, ExternalNetwork, FloatingAllocation, ListenerId, LoadBalancerReport, Phase, PortRefusal,
     ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects,
-    ReportedPolicy, ReportedPool, SubnetFacts,
+    ReportedPolicy, ReportedPool, ReportedRoutes, RouteDifference, RouteState, SubnetFacts,
 };
 use gimbal_kuryr_wire::{Kuryr, KuryrReason, pb};
 use gimbal_model::Protocol;
@@ -109,6 +109,18 @@ fn objects() -> ReportedObjects {
             position: 1,
             name: "team-a/nginx".into(),
         }],
+        routes: Some(ReportedRoutes {
+            generation: 3,
+            differences: vec![RouteDifference {
+                route: "team-a/nginx".into(),
+                state: RouteState::Missing,
+                why: Some(ReportedCondition {
+                    kind: "QuotaExceeded".into(),
+                    reason: "Quota".into(),
+                    message: "no more".into(),
+                }),
+            }],
+        }),
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects,
+    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedCondition, ReportedLoadBalancer,
+    ReportedMember, ReportedObjects, ReportedRoutes, RouteDifference, RouteState,
 };
 
 type Entry = Option<Arc<DesiredEntry>>;
@@ -32,6 +32,10 @@ pub struct Writer {
     rejects: BTreeMap<DesiredKey, String>,
     /// What it said about them, in order; `None` where it took something back. It comes before reports.
     pub said: VecDeque<(DesiredKey, Option<String>)>,
+    /// Whether nothing can be done about what was made: its load balancer is pending for ever, for instance.
+    pub is_stuck: bool,
+    /// Names of routes that Octavia refuses.
+    pub refused_routes: BTreeSet<String>,
     numbers: u64,
     /// Numbers that were handed out and not handled.
     pub unhandled: BTreeMap<u64, DesiredKey>,
@@ -136,6 +140,11 @@ impl Writer {
             }
             DesiredEntry::LoadBalancer(wanted) => {
                 let owner = &wanted.header.owner;
+                if self.is_stuck && self.made.contains(&**owner) {
+                    let objects = self.latest.get(&key).map(|said| said.objects.clone()).unwrap_or_default();
+                    self.report(&key, report(owner, wanted.generation, Phase::Degraded, objects));
+                    return true;
+                }
                 let routes = wanted.header.routing.iter().flat_map(|routing| &routing.routes);
                 self.routes.insert(owner.to_string(), routes.map(|route| route.name.to_string()).collect());
                 let is_new = self.made.insert(owner.to_string());
@@ -143,8 +152,12 @@ impl Writer {
                     self.report(&key, report(owner, wanted.generation, Phase::Making, ReportedObjects::default()));
                     self.work.push_back(key);
                 } else {
-                    let ready = report(owner, wanted.generation, Phase::Ready, objects(wanted));
-                    self.report(&key, ready);
+                    let mut objects = objects(wanted);
+                    let refused = self.routes[&**owner].intersection(&self.refused_routes).map(|name| missing(name));
+                    let differences: Vec<_> = refused.collect();
+                    let phase = if differences.is_empty() { Phase::Ready } else { Phase::Blocked };
+                    objects.routes.iter_mut().for_each(|routes| routes.differences.clone_from(&differences));
+                    self.report(&key, report(owner, wanted.generation, phase, objects));
                 }
             }
         }
@@ -173,6 +186,16 @@ pub fn report(owner: &Arc<str>, generation: i64, phase: Phase, objects: Reported
     }
 }
 
+/// Everything that is wanted in this generation is there, and nothing else.
+fn routes(generation: i64) -> ReportedRoutes {
+    ReportedRoutes { generation, differences: Vec::new() }
+}
+
+fn missing(route: &str) -> RouteDifference {
+    let why = ReportedCondition { kind: "QuotaExceeded".into(), reason: "Quota".into(), message: "no room".into() };
+    RouteDifference { route: route.into(), state: RouteState::Missing, why: Some(why) }
+}
+
 fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
     let id: Arc<str> = format!("lb-{}", wanted.header.owner).into();
     let member = |member: &gimbal_kuryr_model::DesiredMember| ReportedMember {
@@ -197,6 +220,7 @@ fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
         }),
         member_count: u32::try_from(members.len()).unwrap(),
         members,
+        routes: wanted.header.routing.is_some().then(|| routes(wanted.generation)),
         ..ReportedObjects::default()
     }
 }

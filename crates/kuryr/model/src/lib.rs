@@ -17,6 +17,7 @@ mod key;
 mod member;
 mod pool;
 mod report;
+mod reported_routes;
 mod routing;
 mod size;
 mod words;
@@ -41,6 +42,7 @@ pub use report::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
     ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool,
 };
+pub use reported_routes::{ReportedRoutes, RouteDifference, RouteState};
 pub use routing::{HostMatch, PathMatch, Route, RouteTarget, RoutedPool, Routing};
 pub use words::{
     GROUP_OF_OWNERS, MOST_NAME, MOST_POOL, MOST_REFERENCE, id_problem, match_problem, owner_problem, pool_problem,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{ListenerId, Text};
+use crate::{ListenerId, ReportedRoutes, Text};
 
 /// How far the writer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -100,6 +100,8 @@ pub struct ReportedObjects {
     pub floating_ip: Option<ReportedFloatingIp>,
     /// Policies of its listeners, by listener and position.
     pub policies: Vec<ReportedPolicy>,
+    /// How far the routes of a router are; unset: that is not known.
+    pub routes: Option<ReportedRoutes>,
 }
 
 /// A load balancer that exists.

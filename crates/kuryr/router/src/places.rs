@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
+use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
 
@@ -73,7 +73,9 @@ impl<T> RouterController<T> {
         let Some(item) = self.routers.get(router) else { return false };
         item.kept.object().is_some_and(|held| {
             let report = item.offer.report_of(&held.metadata.meta.uid);
-            let is_there = report.is_some_and(|report| is_applied(report, held.metadata.generation));
+            let name = LoadBalancerHeader::clean_name(&ingress.to_string());
+            let routes = report.and_then(|report| report.objects.routes.as_ref());
+            let is_there = routes.is_some_and(|routes| routes.serve(&name, held.metadata.generation));
             is_there && named_ingresses(held).contains(ingress)
         })
     }
@@ -137,7 +139,8 @@ impl<T> RouterController<T> {
             if from.is_none() && !named.contains(ingress) {
                 from.clone_from(&since);
             }
-            let shows = |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, *from));
+            let shows =
+                |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, ingress, *from));
             let may_go = is_gone || (was_never_made && !named.contains(ingress)) || from.as_ref().is_some_and(shows);
             if may_go {
                 left.push(ingress.clone());
@@ -160,7 +163,9 @@ impl<T> RouterController<T> {
     }
 }
 
-/// Whether a report says that a generation, or a later one, is there.
-fn is_applied(report: &LoadBalancerReport, generation: i64) -> bool {
-    report.generation >= generation && matches!(report.phase, Phase::Ready | Phase::Degraded)
+/// Whether a report says that no route of an Ingress is left that this generation, or a later one, does not have. The phase says
+/// how the router is, and the report's generation which one it was asked for: neither says that anything was done.
+fn is_applied(report: &LoadBalancerReport, ingress: &SourceKey, generation: i64) -> bool {
+    let name = LoadBalancerHeader::clean_name(&ingress.to_string());
+    report.objects.routes.as_ref().is_some_and(|routes| routes.have_left(&name, generation))
 }

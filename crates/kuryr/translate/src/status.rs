@@ -186,6 +186,12 @@ fn true_conditions(input: &StatusInput<'_>) -> Vec<(&'static str, Text, String)>
         let kind = if *port.reason == *PORT_TAKEN { conditions::CONFLICT } else { conditions::UNSUPPORTED };
         found.push((kind, port.reason.clone(), message));
     }
+    // Whoever reads it has to know whose route it is.
+    for route in report.objects.routes.iter().flat_map(|routes| &routes.differences) {
+        let Some(why) = &route.why else { continue };
+        let known = conditions::ALL.into_iter().find(|kind| **kind == *why.kind);
+        found.extend(known.map(|kind| (kind, why.reason.clone(), format!("{}: {}", route.route, why.message))));
+    }
     if let Some(kind) = by_phase
         && found.iter().all(|(other, ..)| *other != kind)
     {

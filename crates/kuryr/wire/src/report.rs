@@ -2,7 +2,8 @@
 
 use gimbal_kuryr_model::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
-    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, Text,
+    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool,
+    ReportedRoutes, RouteDifference, RouteState, Text,
 };
 use gimbal_session::WriterMessage;
 use gimbal_wire::Interner;
@@ -14,11 +15,6 @@ use crate::{Kuryr, encode, pb};
 
 pub(crate) fn encode(report: &LoadBalancerReport) -> pb::LoadBalancerReport {
     let LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error } = report;
-    let condition = |ReportedCondition { kind, reason, message }: &ReportedCondition| pb::Condition {
-        r#type: kind.to_string(),
-        reason: reason.to_string(),
-        message: message.to_string(),
-    };
     let refused = |PortRefusal { listener, reason, message }: &PortRefusal| {
         let (protocol, port) = encode::numbers(*listener);
         pb::RefusedPort { protocol, port, reason: reason.to_string(), message: message.to_string() }
@@ -27,15 +23,31 @@ pub(crate) fn encode(report: &LoadBalancerReport) -> pb::LoadBalancerReport {
         owner: owner.to_string(),
         generation: *generation,
         phase: phase.number(),
-        conditions: conditions.iter().map(condition).collect(),
+        conditions: conditions.iter().map(encode_condition).collect(),
         refused_ports: refused_ports.iter().map(refused).collect(),
         objects: Some(encode_objects(objects)),
         last_error: option_text(last_error.as_ref()),
     }
 }
 
+fn encode_condition(condition: &ReportedCondition) -> pb::Condition {
+    let ReportedCondition { kind, reason, message } = condition;
+    pb::Condition { r#type: kind.to_string(), reason: reason.to_string(), message: message.to_string() }
+}
+
+fn encode_routes(routes: &ReportedRoutes) -> pb::MadeRoutes {
+    let ReportedRoutes { generation, differences } = routes;
+    let difference = |RouteDifference { route, state, why }: &RouteDifference| pb::RouteDifference {
+        route: route.to_string(),
+        state: state.number(),
+        why: why.as_ref().map(encode_condition),
+    };
+    pb::MadeRoutes { generation: *generation, differences: differences.iter().map(difference).collect() }
+}
+
 fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
-    let ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies } = objects;
+    let ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes } =
+        objects;
     let listener = |listener: &ReportedListener| {
         let ReportedListener { id, name, protocol, port, timeout_client_data, timeout_member_data } = listener;
         pb::MadeListener {
@@ -80,6 +92,7 @@ fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
         member_count: *member_count,
         floating_ip: floating_ip.as_ref().map(floating),
         policies: policies.iter().map(policy).collect(),
+        routes: routes.as_ref().map(encode_routes),
     }
 }
 
@@ -106,14 +119,7 @@ pub(crate) fn parse(report: pb::Report, intern: &mut Interner) -> Parsed<WriterM
 
 fn parse_report(report: pb::LoadBalancerReport, intern: &mut Interner) -> Parsed<LoadBalancerReport> {
     let pb::LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error } = report;
-    let conditions = conditions.into_iter().map(|pb::Condition { r#type, reason, message }| {
-        Ok(ReportedCondition {
-            kind: words("type of a condition", r#type, CONDITION, intern)?,
-            reason: words("reason of a condition", reason, CONDITION, intern)?,
-            message: prose(message).into(),
-        })
-    });
-    let conditions = conditions.collect::<Parsed<_>>()?;
+    let conditions = conditions.into_iter().map(|one| parse_condition(one, intern)).collect::<Parsed<_>>()?;
     let refused_ports = refused_ports.into_iter().map(|pb::RefusedPort { protocol, port, reason, message }| {
         Ok(PortRefusal {
             listener: check::listener(protocol, port)?,
@@ -133,13 +139,23 @@ fn parse_report(report: pb::LoadBalancerReport, intern: &mut Interner) -> Parsed
     })
 }
 
+fn parse_condition(condition: pb::Condition, intern: &mut Interner) -> Parsed<ReportedCondition> {
+    let pb::Condition { r#type, reason, message } = condition;
+    Ok(ReportedCondition {
+        kind: words("type of a condition", r#type, CONDITION, intern)?,
+        reason: words("reason of a condition", reason, CONDITION, intern)?,
+        message: prose(message).into(),
+    })
+}
+
 /// Parses an ID or name of OpenStack. It is shown in a status, and never becomes a part of a request.
 fn shown(field: &'static str, text: String, intern: &mut Interner) -> Parsed<Text> {
     words(field, text, NAME, intern)
 }
 
 fn parse_objects(objects: pb::MadeObjects, intern: &mut Interner) -> Parsed<ReportedObjects> {
-    let pb::MadeObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies } = objects;
+    let pb::MadeObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes } =
+        objects;
     let load_balancer = load_balancer.map(|load_balancer| parse_load_balancer(load_balancer, intern)).transpose()?;
     let listeners = listeners.into_iter().map(|listener| {
         let pb::MadeListener { id, name, protocol, port, timeout_client_data_ms, timeout_member_data_ms } = listener;
@@ -190,7 +206,20 @@ fn parse_objects(objects: pb::MadeObjects, intern: &mut Interner) -> Parsed<Repo
         })
     });
     let policies = policies.collect::<Parsed<_>>()?;
-    Ok(ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies })
+    let routes = routes.map(|routes| parse_routes(routes, intern)).transpose()?;
+    Ok(ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes })
+}
+
+fn parse_routes(routes: pb::MadeRoutes, intern: &mut Interner) -> Parsed<ReportedRoutes> {
+    let pb::MadeRoutes { generation, differences } = routes;
+    let differences = differences.into_iter().map(|pb::RouteDifference { route, state, why }| {
+        Ok(RouteDifference {
+            route: shown("name of a route", route, intern)?,
+            state: RouteState::from_number(state)?,
+            why: why.map(|why| parse_condition(why, intern)).transpose()?,
+        })
+    });
+    Ok(ReportedRoutes { generation, differences: differences.collect::<Parsed<_>>()? })
 }
 
 fn parse_load_balancer(load_balancer: pb::MadeLoadBalancer, intern: &mut Interner) -> Parsed<ReportedLoadBalancer> {

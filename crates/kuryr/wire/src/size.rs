@@ -4,7 +4,7 @@ use gimbal_kuryr_model::{
     ClassDefaults, ClientRanges, CloudFacts, DesiredMember, ExternalNetwork, FloatingWish, HealthMonitor, HostMatch,
     LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, PathMatch, PoolId, PortRefusal, ReportedCondition,
     ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy,
-    ReportedPool, Route, RouteTarget, RoutedPool, Routing, SubnetFacts, Text, VipWish,
+    ReportedPool, ReportedRoutes, Route, RouteDifference, RouteTarget, RoutedPool, Routing, SubnetFacts, Text, VipWish,
 };
 
 use crate::DesiredHeader;
@@ -153,7 +153,8 @@ pub(crate) fn report(report: &LoadBalancerReport) -> usize {
 }
 
 fn made(objects: &ReportedObjects) -> usize {
-    let ReportedObjects { load_balancer, listeners, pools, members, member_count: _, floating_ip, policies } = objects;
+    let ReportedObjects { load_balancer, listeners, pools, members, member_count: _, floating_ip, policies, routes } =
+        objects;
     let load_balancer = load_balancer.as_ref().map_or(0, |load_balancer| {
         let ReportedLoadBalancer { id, name, address: _, port, subnet, project, provider, security_groups } =
             load_balancer;
@@ -179,6 +180,17 @@ fn made(objects: &ReportedObjects) -> usize {
         + members.iter().map(member).sum::<usize>()
         + floating
         + policies.iter().map(policy).sum::<usize>()
+        + routes.as_ref().map_or(0, made_routes)
+}
+
+fn made_routes(routes: &ReportedRoutes) -> usize {
+    let difference = |RouteDifference { route, state: _, why }: &RouteDifference| {
+        let why = why
+            .as_ref()
+            .map_or(0, |ReportedCondition { kind, reason, message }| FIELD + texts([kind, reason, message]));
+        NUMBERS + text(route) + why
+    };
+    NUMBERS + routes.differences.iter().map(difference).sum::<usize>()
 }
 
 pub(crate) fn facts(facts: &CloudFacts) -> usize {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use gimbal_kuryr_model::{
     Algorithm, DesiredKey, DesiredKind, FloatingAllocation, ListenerKind, MemberAddressing, MemberMode, MonitorKind,
-    Phase, ProxyVersion, Text, VipMode,
+    Phase, ProxyVersion, RouteState, Text, VipMode,
 };
 use gimbal_model::Family;
 use gimbal_wire::parse::{Parsed, invalid};
@@ -65,6 +65,7 @@ numbered! {
     ProxyVersion as ProxyVersion, "version of the PROXY header": V1, V2;
     MonitorKind as MonitorKind, "kind of a monitor": Connect, Http, Https, TlsHello, Ping;
     Phase as Phase, "phase": Waiting, Making, Ready, Degraded, Blocked, Held, Removing, Gone;
+    RouteState as RouteState, "state of routes": Left, Missing, Partial;
     FloatingAllocation as FloatingAllocation, "allocation": User, Pool;
     VipMode as VipMode, "mode of VIPs": ClusterIp, Allocate;
     MemberAddressing as MemberAddressing, "addressing of members": L2, L3;

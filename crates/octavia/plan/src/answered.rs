@@ -30,7 +30,7 @@ const PROVIDER_PAUSE: Duration = Duration::from_secs(5);
 impl Actor {
     /// Takes what came of a change. Returns what the answer has shown to be missing.
     pub fn answered(&mut self, change: &CloudChange, outcome: ChangeOutcome, now: Duration) -> Option<MissingAbility> {
-        self.memory.just_looked = None;
+        (self.memory.just_looked, self.memory.changed) = (None, true);
         let refused = matches!(outcome, ChangeOutcome::Refused(_));
         let failed = matches!(outcome, ChangeOutcome::Refused(ServiceRefusal::ProviderFailed));
         if (!refused || failed)

@@ -58,6 +58,7 @@ pub use mark::{
 };
 pub use memory::RepairBudget;
 pub use outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
+pub use routing::difference::{RouteGap, RouteObstacle};
 pub use seen::{
     AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
     SeenPort,

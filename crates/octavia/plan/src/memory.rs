@@ -1,30 +1,19 @@
 //! What an actor remembers besides what is wanted and what was seen.
 
+mod repairs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gimbal_kuryr_model::{ListenerId, PoolId, Text};
 
+pub use self::repairs::RepairBudget;
+pub(crate) use self::repairs::RepairTime;
 use crate::outcome::CloudAbility;
 use crate::seen::{Provisioning, Seen, SeenFloatingIp};
 use crate::step::{BalancerStep, Block, Wait};
 use crate::suspect::Suspect;
 use crate::unfinished::UnfinishedParts;
-
-/// How often something in `ERROR` is repaired: a load balancer, and each of its ports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RepairBudget {
-    /// The number of repairs that are made.
-    pub repairs: usize,
-    /// The time in which they count.
-    pub within: Duration,
-}
-
-impl Default for RepairBudget {
-    fn default() -> Self {
-        Self { repairs: 3, within: Duration::from_secs(3600) }
-    }
-}
 
 /// How often the effect of a lost change is looked for before anything else is done, and the time between the looks: a slow
 /// commit may come after the first.
@@ -44,9 +33,6 @@ const TOGETHER_PAUSE: Duration = Duration::from_secs(5);
 
 /// After this many failures of a part in a row, after about 15 s, nothing waits for it any more.
 const FAILS_ON: u32 = 4;
-
-/// The pause after the first repair; the next ones double it.
-const REPAIR_PAUSE: Duration = Duration::from_secs(30);
 
 /// The kind of an object that is found by its mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,16 +96,6 @@ struct Pause {
     least: Duration,
 }
 
-/// When something in `ERROR` is repaired.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RepairTime {
-    Now,
-    /// After a pause.
-    At(Duration),
-    /// The budget is spent until then.
-    Spent(Duration),
-}
-
 /// A change whose answer was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lost {
@@ -139,6 +115,8 @@ pub(crate) struct Memory {
     /// When OpenStack was looked at, if nothing has happened since.
     pub(crate) just_looked: Option<Duration>,
     lost: Option<Lost>,
+    /// Whether a change was answered since the last look.
+    pub(crate) changed: bool,
     /// When to look for what a request has done late that was given up.
     recheck: Option<Duration>,
     /// When OpenStack was looked at first, and last.
@@ -333,7 +311,7 @@ impl Memory {
         drift_interval: Duration,
         is_ours: impl Fn(&[String]) -> bool,
     ) {
-        self.looked = true;
+        (self.looked, self.changed) = (true, false);
         self.just_looked = Some(now);
         self.looks.get_or_insert((now, now)).1 = now;
         self.recheck.take_if(|at| *at <= now);
@@ -459,41 +437,5 @@ impl Memory {
             self.invalid.remove(part);
             self.blocks.retain(|one, alone| one != part || alone.failing.is_none());
         }
-    }
-
-    /// Returns how often something was repaired of late.
-    pub(crate) fn repairs_of(&self, part: &PlanPart, budget: RepairBudget, now: Duration) -> usize {
-        self.recent_repairs(part, budget, now).count()
-    }
-
-    fn recent_repairs(
-        &self,
-        part: &PlanPart,
-        budget: RepairBudget,
-        now: Duration,
-    ) -> impl Iterator<Item = Duration> + use<'_> {
-        let all = self.repairs.get(part).map(Vec::as_slice).unwrap_or_default();
-        all.iter().copied().filter(move |at| *at + budget.within > now)
-    }
-
-    /// Returns when something may be repaired.
-    pub(crate) fn next_repair(&self, part: &PlanPart, budget: RepairBudget, now: Duration) -> RepairTime {
-        let recent: Vec<Duration> = self.recent_repairs(part, budget, now).collect();
-        if budget.repairs == 0 {
-            return RepairTime::Spent(now + budget.within);
-        }
-        let (Some(first), Some(last)) = (recent.first(), recent.last()) else { return RepairTime::Now };
-        if recent.len() >= budget.repairs {
-            return RepairTime::Spent(*first + budget.within);
-        }
-        let doubled = u32::try_from(recent.len() - 1).unwrap_or(16).min(16);
-        let next = *last + REPAIR_PAUSE.saturating_mul(1 << doubled);
-        if next <= now { RepairTime::Now } else { RepairTime::At(next) }
-    }
-
-    pub(crate) fn repaired(&mut self, part: PlanPart, budget: RepairBudget, now: Duration) {
-        let all = self.repairs.entry(part).or_default();
-        all.retain(|at| *at + budget.within > now);
-        all.push(now);
     }
 }

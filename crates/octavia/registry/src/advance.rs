@@ -204,6 +204,9 @@ impl ManagedCluster {
             return None;
         }
         let step = self.within_quotas(owner, cell, step, shared, now);
+        if matches!(step, BalancerStep::Done | BalancerStep::Blocked(_) | BalancerStep::Wait(Wait::Until(_))) {
+            self.note_routes(owner, cell, shared.at(now));
+        }
         match step {
             BalancerStep::Look(look) => self.read(owner, cell, look),
             BalancerStep::Change(change) => return Some(self.change(owner, cell, change, now)),

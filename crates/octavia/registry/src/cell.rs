@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, Text};
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, ReportedRoutes, Text};
 use gimbal_octavia_plan::{Actor, Block};
 
 use crate::call::CallId;
@@ -101,6 +101,8 @@ pub(crate) struct Cell {
     pub(crate) reported: Option<u64>,
     pub(crate) journal: Journal,
     pub(crate) last_error: Option<Text>,
+    /// How far the routes of a router were when that was certain last.
+    pub(crate) routes: Option<Box<ReportedRoutes>>,
     /// The entry has left the stream, or its key has another owner: what is left to do is done without a report.
     pub(crate) is_former: bool,
     /// It is dropped as soon as no change of it is under way.
@@ -148,6 +150,7 @@ impl Cell {
             reported: None,
             journal: Journal::default(),
             last_error: None,
+            routes: None,
             is_former: false,
             is_dropped: false,
             is_resumed: false,

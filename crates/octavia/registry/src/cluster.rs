@@ -297,6 +297,7 @@ impl ManagedCluster {
             if differs || is_wiped {
                 if differs {
                     cell.journal.note(at, deed);
+                    cell.forget_later_routes(&entry);
                 }
                 if let DesiredEntry::LoadBalancer(wanted) = &entry {
                     cell.project = wanted.header.placement.project.clone();

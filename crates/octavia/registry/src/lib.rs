@@ -49,6 +49,7 @@ mod refused;
 mod registry;
 mod removals;
 mod reporting;
+mod routes;
 mod settings;
 mod settle_times;
 mod shared;

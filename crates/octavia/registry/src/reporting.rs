@@ -16,6 +16,7 @@ use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
 use crate::pace::Line;
+use crate::routes::as_condition;
 use crate::sharing::{OwnersShare, is_block_of_others, words_of};
 use crate::turns::cost;
 use crate::unreadable::RUNS;
@@ -174,17 +175,7 @@ impl ManagedCluster {
         };
         let blocks = cell.actor.blocks(at).filter(|(port, _)| port.is_none_or(is_its));
         for (port, block) in blocks.chain(whole) {
-            let (kind, reason, words) = match block {
-                Block::Quota(words) => ("QuotaExceeded", "Quota", words.as_str()),
-                Block::Forbidden(words) => ("Degraded", "Forbidden", words.as_str()),
-                Block::Invalid(words) => ("Degraded", "Invalid", words.as_str()),
-                Block::Unsupported(words) => ("Unsupported", "Provider", words.as_str()),
-                Block::Conflict(words) => ("Conflict", "InUse", words.as_str()),
-                Block::Failing => ("Degraded", "Failing", words),
-                Block::RepairBudget => {
-                    ("Degraded", "RepairBudget", "it was made again too often, and is left as it is for now")
-                }
-            };
+            let (kind, reason, words) = as_condition(block, words);
             add(kind, reason, words);
             if let Some(port) = port {
                 refuse(port, reason, words);
@@ -321,8 +312,9 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
             allocation: if asked { FloatingAllocation::User } else { FloatingAllocation::Pool },
         })
     });
+    let routes = cell.routes.as_deref().cloned();
     let Some(balancer) = cell.actor.balancer() else {
-        return ReportedObjects { floating_ip: floating, ..ReportedObjects::default() };
+        return ReportedObjects { floating_ip: floating, routes, ..ReportedObjects::default() };
     };
     let of = |pool: &str| balancer.listeners.iter().find(|one| one.default_pool.as_deref() == Some(pool));
     let pool = |pool: &SeenPool| ReportedPool {
@@ -350,6 +342,7 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         member_count,
         floating_ip: floating,
         policies: balancer.listeners.iter().filter(|one| is_its(&one.tags)).flat_map(policies).collect(),
+        routes,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use gimbal_kuryr_model::{
     ApiVersion, CloudFacts, DesiredKey, DesiredLoadBalancer, ExternalNetwork, FloatingAllocation, LoadBalancerHeader,
     LoadBalancerReport, Phase, PoolId, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedPolicy, ReportedPool, SubnetFacts, Text,
+    ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, SubnetFacts, Text,
 };
 
 /// A cloud whose Services have the addresses of the test clusters, and floating IPs in 172.24.4.0/24.
@@ -128,6 +128,7 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
             members,
             floating_ip: floating,
             policies: policies.unwrap_or_default(),
+            routes: routing.map(|_| ReportedRoutes { generation: wanted.generation, differences: Vec::new() }),
         },
         last_error: None,
     }

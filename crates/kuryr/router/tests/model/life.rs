@@ -91,6 +91,44 @@ fn an_ingress_waits_for_its_routes_to_leave_octavia() {
     assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
 }
 
+/// That is what a report about a later generation says whose load balancer is pending for ever, or in ERROR.
+#[test]
+fn an_ingress_waits_where_nothing_can_be_done_about_its_routes() {
+    let mut world = served();
+    world.writer.is_stuck = true;
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty(), "its routes leave the spec");
+    assert!(api::has(world.api.get(Kind::Ingress, "team/a").expect("it waits"), INGRESS_FINALIZER));
+    world.writer.is_stuck = false;
+    world.break_stream();
+    world.rest();
+    world.check();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+}
+
+/// A router that is blocked by one route is not blocked for the others.
+#[test]
+fn a_route_that_is_refused_is_in_the_way_of_no_other_ingress() {
+    let mut world = served();
+    world.writer.refused_routes.insert("team/c".to_owned());
+    world.api.create(Kind::Ingress, "team/c", ingress("kuryr", None, "s2"));
+    world.rest();
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "s3"));
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    let address = |name: &str| {
+        let status = &world.api.get(Kind::Ingress, name).unwrap()["status"]["loadBalancer"];
+        status["ingress"][0]["ip"].as_str().map(str::to_owned)
+    };
+    assert_eq!(address("team/b").as_deref(), Some("10.96.0.99"));
+    assert_eq!(address("team/c"), None);
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+    let conditions = world.api.get(Kind::Router, SHARED).unwrap()["status"]["conditions"].clone();
+    let refused = conditions.as_array().unwrap().iter().find(|one| one["type"] == "QuotaExceeded").unwrap();
+    assert_eq!((&refused["reason"], &refused["message"]), (&json!("Quota"), &json!("team/c: no room")));
+}
+
 #[test]
 fn a_router_that_is_deleted_is_made_anew_once_it_is_gone() {
     let mut world = served();

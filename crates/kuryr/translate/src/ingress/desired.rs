@@ -189,7 +189,10 @@ fn route(route: &KlrRoute, empty: &Text) -> Route {
         (None, Some(service)) => RouteTarget::Pool(pool_id(service, route.port.unwrap_or_default())),
         (None, None) => RouteTarget::Pool(empty.clone()),
     };
-    let name = LoadBalancerHeader::clean_name(route.ingress.as_deref().unwrap_or_default());
+    // One that somebody wrote belongs to no Ingress, and is called after what it takes.
+    let beginning = route.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
+    let place = || format!("{}{beginning}", route.host.as_deref().unwrap_or_default());
+    let name = LoadBalancerHeader::clean_name(&route.ingress.as_deref().map_or_else(place, str::to_owned));
     Route { listener: HTTP, host, path, to, name }
 }
 

@@ -2,7 +2,7 @@
 
 use gimbal_kubernetes_objects::{Ingress, LoadBalancerIngress, LoadBalancerStatus};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterStatus, StatusPolicy};
-use gimbal_kuryr_model::{LoadBalancerReport, Phase};
+use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Phase};
 
 use crate::bounds::{MOST_WITH_STATUS, encoded_len};
 use crate::rediscover::knowledge;
@@ -81,7 +81,8 @@ pub fn router_knowledge(object: &KuryrL7Router) -> StatusKnowledge {
 }
 
 /// Returns the `status.loadBalancer` of an Ingress. The address of its router, the floating IP or else that of the VIP, appears when
-/// that serves the generation that the Ingress is in, stays while the router is changed, and is gone before the router goes.
+/// that serves a route of the Ingress, whatever becomes of the others, stays while the router is changed, and is gone before the
+/// router goes.
 /// `report` is the latest one about the router; `serves` the router's generation, if that has a route of the Ingress. Without a
 /// router, or while the Ingress goes, there is none.
 #[must_use]
@@ -97,11 +98,19 @@ pub fn ingress_status(
     let Some(report) = report else { return previous.clone() };
     match report.phase {
         Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
-        Phase::Ready | Phase::Degraded if serves == Some(report.generation) => address(report),
+        _ if report.objects.load_balancer.is_some() && serves.is_some_and(|from| has_routes(ingress, from, report)) => {
+            address(report)
+        }
         Phase::Ready | Phase::Degraded | Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => {
             previous.clone()
         }
     }
+}
+
+fn has_routes(ingress: &Ingress, generation: i64, report: &LoadBalancerReport) -> bool {
+    let meta = &ingress.metadata.meta;
+    let name = LoadBalancerHeader::clean_name(&format!("{}/{}", meta.namespace, meta.name));
+    report.objects.routes.as_ref().is_some_and(|routes| routes.serve(&name, generation))
 }
 
 fn address(report: &LoadBalancerReport) -> LoadBalancerStatus {

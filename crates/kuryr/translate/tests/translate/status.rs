@@ -57,6 +57,7 @@ pub fn objects(members: usize) -> ReportedObjects {
             allocation: FloatingAllocation::User,
         }),
         policies: Vec::new(),
+        routes: None,
     }
 }
 

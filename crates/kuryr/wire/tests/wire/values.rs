@@ -9,8 +9,9 @@ use gimbal_kuryr_model::{
     HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerDefaults, LoadBalancerHeader,
     LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId, MemberMode, MonitorKind, PathMatch, Phase,
     PoolId, PortRefusal, ProviderAbilities, ProxyVersion, ReportedCondition, ReportedFloatingIp, ReportedListener,
-    ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, Route, RouteTarget,
-    RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
+    ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, Route,
+    RouteDifference, RouteState, RouteTarget, RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode,
+    VipWish,
 };
 use gimbal_kuryr_wire::DesiredHeader;
 use gimbal_model::{Family, Protocol};
@@ -335,27 +336,32 @@ pub fn objects() -> BoxedStrategy<ReportedObjects> {
         name: t[2].clone(),
     });
     let lists = (vec(listener, 0..3), vec(pool, 0..3), vec(member, 0..4), vec(policy, 0..3));
-    (option::of(load_balancer), lists, any::<u32>(), option::of(floating))
-        .prop_map(|(load_balancer, (listeners, pools, members, policies), member_count, floating_ip)| ReportedObjects {
-            load_balancer,
-            listeners,
-            pools,
-            members,
-            member_count,
-            floating_ip,
-            policies,
+    (option::of(load_balancer), lists, any::<u32>(), option::of(floating), option::of(routes()))
+        .prop_map(|(load_balancer, (listeners, pools, members, policies), member_count, floating_ip, routes)| {
+            ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes }
         })
+        .boxed()
+}
+
+fn condition() -> BoxedStrategy<ReportedCondition> {
+    (text(), text(), text()).prop_map(|(kind, reason, message)| ReportedCondition { kind, reason, message }).boxed()
+}
+
+fn routes() -> BoxedStrategy<ReportedRoutes> {
+    let state = select(vec![RouteState::Left, RouteState::Missing, RouteState::Partial]);
+    let difference =
+        (text(), state, option::of(condition())).prop_map(|(route, state, why)| RouteDifference { route, state, why });
+    (any::<i64>(), vec(difference, 0..3))
+        .prop_map(|(generation, differences)| ReportedRoutes { generation, differences })
         .boxed()
 }
 
 pub fn report() -> BoxedStrategy<LoadBalancerReport> {
     use Phase as P;
     let phase = select(vec![P::Waiting, P::Making, P::Ready, P::Degraded, P::Blocked, P::Held, P::Removing, P::Gone]);
-    let condition = (text(), text(), text());
-    let condition = condition.prop_map(|(kind, reason, message)| ReportedCondition { kind, reason, message });
     let refusal = (listener_id(), text(), text());
     let refusal = refusal.prop_map(|(listener, reason, message)| PortRefusal { listener, reason, message });
-    let lists = (vec(condition, 0..3), vec(refusal, 0..3));
+    let lists = (vec(condition(), 0..3), vec(refusal, 0..3));
     (id(), any::<i64>(), phase, lists, objects(), option::of(text()))
         .prop_map(|(owner, generation, phase, (conditions, refused_ports), objects, last_error)| LoadBalancerReport {
             owner,

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_kuryr_model::{HostMatch, ListenerId, LoadBalancerHeader, PathMatch, Route, RouteTarget, Routing, Text};
+use gimbal_kuryr_model::{
+    HostMatch, ListenerId, LoadBalancerHeader, MOST_NAME, PathMatch, Route, RouteTarget, Routing, Text,
+};
 
 use crate::seen_policy::identity;
 
@@ -15,7 +17,7 @@ pub(crate) struct WantedPolicy {
     /// At least one; requests that match all of them are taken.
     pub(crate) rules: Vec<WantedRule>,
     pub(crate) to: RouteTarget,
-    /// The names of its routes, each once; the first one is the policy's name.
+    /// The names of its routes, each once.
     pub(crate) names: Vec<Text>,
 }
 
@@ -44,10 +46,18 @@ pub(crate) struct FoldedRoutes {
 }
 
 impl WantedPolicy {
-    /// Returns the name for people.
+    /// Returns the name, which says whose routes it has: nothing else does when they are not wanted any more.
     pub(crate) fn name(&self) -> String {
-        let first = self.names.first().map(ToString::to_string);
-        LoadBalancerHeader::cut(first.unwrap_or_default())
+        LoadBalancerHeader::cut(self.names.join(", "))
+    }
+
+    /// Returns whose routes a policy of this name has; an empty name for others that it does not say.
+    pub(crate) fn names_in(name: &str) -> Vec<Text> {
+        let is_whole = name.len() < MOST_NAME;
+        let all: Vec<Text> = name.split(", ").map(Text::from).collect();
+        let are_names =
+            all.iter().all(|one| one.split_once('/').is_some_and(|(of, one)| !of.is_empty() && !one.is_empty()));
+        if is_whole && are_names { all } else { vec![Text::default()] }
     }
 
     pub(crate) fn is_redirect(&self) -> bool {

@@ -427,11 +427,12 @@ fn turn(seen: &SeenPolicy) -> u8 {
 }
 
 /// Returns what a policy takes: two with one content take the same requests.
-fn content(action: &str, rules: &[SeenRule]) -> String {
+pub(crate) fn content(action: &str, rules: &[SeenRule]) -> String {
     joined(action, rules.iter().map(rule_content).collect())
 }
 
-fn wanted_content(policy: &WantedPolicy) -> String {
+/// The same, of a wanted one.
+pub(crate) fn wanted_content(policy: &WantedPolicy) -> String {
     joined(policy.action(), policy.rules.iter().map(WantedRule::content).collect())
 }
 

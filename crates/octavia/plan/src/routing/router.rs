@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredEntry, ListenerId, LoadBalancerHeader, PoolId, RouteTarget, Text};
+use gimbal_kuryr_model::{ListenerId, LoadBalancerHeader, PoolId, RouteTarget, Text};
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
@@ -20,7 +20,7 @@ use crate::step::{BalancerStep, Block};
 use crate::target::WantedBalancer;
 
 /// Why no policy is made.
-const NO_POLICIES: &str = "the provider cannot lead requests by host and path";
+pub(crate) const NO_POLICIES: &str = "the provider cannot lead requests by host and path";
 
 impl WantedBalancer<'_> {
     /// Whether its listeners lead to the pools of Services.
@@ -232,46 +232,5 @@ impl Actor {
     pub(crate) fn policy(&self, id: &str) -> Option<&SeenPolicy> {
         let listeners = self.seen.balancers.iter().flat_map(|one| &one.listeners);
         listeners.flat_map(|one| &one.policies).find(|one| one.id == id)
-    }
-
-    /// Returns the routes that are not served, by name, with the reason in words: those that no policy can express, and all of
-    /// them where the provider has no policies.
-    #[must_use]
-    pub fn refused_routes(&self, facts: &gimbal_kuryr_model::CloudFacts) -> Vec<(Text, String)> {
-        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
-        // What is believed to be missing was so at the last look.
-        let target = self.target(wanted, facts, Duration::ZERO);
-        let mut refused = Vec::new();
-        for listener in &wanted.header.listeners {
-            let FoldedRoutes { policies, refused: routes } = target.folded(listener.id);
-            refused.extend(routes.into_iter().map(|one| (one.name, one.words)));
-            if !target.abilities.provider.l7 {
-                let names = policies.into_iter().flat_map(|policy| policy.names);
-                refused.extend(names.map(|name| (name, NO_POLICIES.to_owned())));
-            }
-        }
-        refused
-    }
-
-    /// Returns the routes whose policies, or whose pools, are left alone while the rest goes on, by name, and why.
-    #[must_use]
-    pub fn blocked_routes(&self, now: Duration) -> Vec<(Text, Block)> {
-        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
-        let Some(routing) = wanted.header.routing.as_deref() else { return Vec::new() };
-        let policies = wanted.header.listeners.iter().flat_map(|one| fold(routing, one.id).policies);
-        let mut blocked = Vec::new();
-        for policy in policies {
-            let pool = match &policy.to {
-                RouteTarget::Pool(id) => Some(PoolId::Service(id.clone())),
-                RouteTarget::Redirect(_) => None,
-            };
-            let parts = pool.iter().flat_map(|id| [PlanPart::of_pool(id), PlanPart::NewMembers(id.clone())]);
-            let parts = std::iter::once(PlanPart::Policy(policy.identity())).chain(parts);
-            let block = parts.into_iter().find_map(|part| self.memory.block_of(&part, now).cloned());
-            blocked.extend(
-                block.into_iter().flat_map(|block| policy.names.iter().map(move |name| (name.clone(), block.clone()))),
-            );
-        }
-        blocked
     }
 }

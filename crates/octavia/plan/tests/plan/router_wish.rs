@@ -9,6 +9,7 @@ use gimbal_kuryr_model::{
     MemberId, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing,
 };
 use gimbal_model::Protocol;
+use gimbal_octavia_plan::RouteObstacle;
 use gimbal_octavia_sim::{Answered, Provider};
 use serde_json::Value;
 
@@ -158,6 +159,27 @@ pub fn answered(world: &mut World) -> Answers {
         Some(Answered::Status(status)) => status.to_string(),
     };
     requests().map(|request| (request, answer(request))).collect()
+}
+
+/// Returns the routes that are not served and have something in their way, by name.
+fn in_the_way(world: &World) -> Vec<(String, RouteObstacle)> {
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).expect("nothing is in progress");
+    gaps.into_iter().filter_map(|gap| Some((gap.name.to_string(), gap.why?))).collect()
+}
+
+/// Returns the routes that no policy can express, and why.
+pub fn inexpressible(world: &World) -> Vec<(String, String)> {
+    let words = |(name, why)| match why {
+        RouteObstacle::Inexpressible(words) => Some((name, words)),
+        RouteObstacle::Blocked(_) => None,
+    };
+    in_the_way(world).into_iter().filter_map(words).collect()
+}
+
+/// Returns the routes that are left alone while the others go on.
+pub fn blocked(world: &World) -> Vec<String> {
+    let is_blocked = |(_, why): &(String, RouteObstacle)| matches!(why, RouteObstacle::Blocked(_));
+    in_the_way(world).into_iter().filter(is_blocked).map(|(name, _)| name).collect()
 }
 
 pub fn router(routes: &[WantedRoute], change: impl FnOnce(&mut RouterWish)) -> (RouterWish, World) {

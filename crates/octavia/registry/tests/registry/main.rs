@@ -18,6 +18,7 @@ mod ownership;
 mod pace;
 mod requests;
 mod routers;
+mod routers_in_trouble;
 mod sharing;
 mod streams;
 mod turns;

@@ -156,7 +156,7 @@ fn routing(routes: &[(&str, &str, &str)]) -> Routing {
         host: HostMatch::Exact((*host).into()),
         path: if path.is_empty() { PathMatch::Any } else { PathMatch::Prefix((*path).into()) },
         to: RouteTarget::Pool(id(service)),
-        name: "shop/front".into(),
+        name: format!("shop/front-{}", host.split('.').next().unwrap_or_default()).into(),
     };
     Routing { pools: routes.iter().map(pool).collect(), default: None, routes: routes.iter().map(route).collect() }
 }

@@ -41,6 +41,8 @@ pub enum Way {
     Late,
     /// It is refused for there are too many.
     Throttled,
+    /// It is refused for something about it is invalid.
+    Refused,
 }
 
 /// What a change was.
@@ -382,6 +384,10 @@ impl World {
                     Way::Throttled => {
                         let busy = ServiceRefusal::Busy(Some(SECOND));
                         (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(busy)))
+                    }
+                    Way::Refused => {
+                        let invalid = ServiceRefusal::Invalid("it is not valid".to_owned());
+                        (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(invalid)))
                     }
                     Way::Lost => (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new()))),
                     Way::AnswerLost => {

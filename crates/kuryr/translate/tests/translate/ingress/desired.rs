@@ -212,12 +212,12 @@ fn whatever_is_written_into_the_object_is_no_panic() {
         .map(|streamed| routes(&streamed)[0].clone())
     };
     for (route, expected) in [
-        (json!({}), "* * -> gimbal-system/_/503 ()"),
-        (json!({"host": "*.a", "path": "/"}), "*.a * -> gimbal-system/_/503 ()"),
-        (json!({"host": "", "path": ""}), "* * -> gimbal-system/_/503 ()"),
-        (json!({"path": "/a//", "service": "team/s1", "port": 80}), "* /a* -> team/s1/80 ()"),
+        (json!({}), "* * -> gimbal-system/_/503 (/)"),
+        (json!({"host": "*.a", "path": "/"}), "*.a * -> gimbal-system/_/503 (*.a/)"),
+        (json!({"host": "", "path": ""}), "* * -> gimbal-system/_/503 (/)"),
+        (json!({"path": "/a//", "service": "team/s1", "port": 80}), "* /a* -> team/s1/80 (/a//)"),
         (json!({"path": "/a/", "pathType": "Exact", "ingress": "a\nb"}), "* /a/ -> gimbal-system/_/503 (ab)"),
-        (json!({"redirect": "https://www.example.com"}), "* * -> https://www.example.com ()"),
+        (json!({"redirect": "https://www.example.com"}), "* * -> https://www.example.com (/)"),
     ] {
         assert_eq!(first(route.clone()).as_deref(), Ok(expected), "{route}");
     }

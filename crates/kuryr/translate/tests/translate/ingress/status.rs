@@ -2,7 +2,9 @@
 
 use gimbal_kubernetes_objects::Ingress;
 use gimbal_kuryr_crd::KuryrL7RouterStatus;
-use gimbal_kuryr_model::{LoadBalancerReport, Phase, ReportedPolicy};
+use gimbal_kuryr_model::{
+    LoadBalancerReport, Phase, ReportedCondition, ReportedPolicy, ReportedRoutes, RouteDifference, RouteState,
+};
 use gimbal_kuryr_translate::{
     Finding, MOST_WITH_STATUS, NotStreamed, RouterStatusInput, encoded_len, ingress_status, router_status,
 };
@@ -19,6 +21,7 @@ fn report(phase: Phase, policies: u32) -> LoadBalancerReport {
     };
     let mut objects = objects(2);
     objects.policies = (1..=policies).map(policy).collect();
+    objects.routes = Some(ReportedRoutes { generation: 3, differences: Vec::new() });
     LoadBalancerReport {
         owner: "router-uid".into(),
         generation: 3,
@@ -146,7 +149,9 @@ fn an_ingress_has_the_address_of_its_router_when_that_serves() {
         (Phase::Removing, None, None),
         (Phase::Gone, None, None),
     ] {
-        let report = report(phase, 1);
+        let mut report = report(phase, 1);
+        // Nothing is certain of its routes but where everything is as it is wanted.
+        report.objects.routes.take_if(|_| !matches!(phase, Phase::Ready | Phase::Degraded));
         for (object, expected) in [(&new, of_new), (&old, of_old)] {
             assert_eq!(addresses(object, 3, Some(&report)), Vec::from_iter(expected), "{phase:?}");
         }
@@ -162,4 +167,28 @@ fn an_ingress_has_the_address_of_its_router_when_that_serves() {
     let mut going = old;
     going.metadata.meta.deletion_timestamp = Some("2026-01-01T00:00:00Z".into());
     assert_eq!(addresses(&going, 3, Some(&report(Phase::Ready, 1))), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_wrong_with_routes_is_said_by_name_and_leaves_the_others_their_address() {
+    let mut blocked = report(Phase::Blocked, 1);
+    let why = ReportedCondition { kind: "QuotaExceeded".into(), reason: "Quota".into(), message: "no room".into() };
+    let differs = |route: &str, state| RouteDifference { route: route.into(), state, why: Some(why.clone()) };
+    for (name, state, of_web) in [
+        ("team/other", RouteState::Missing, Some("172.24.4.9")),
+        ("team/web", RouteState::Missing, None),
+        ("team/web", RouteState::Partial, Some("172.24.4.9")),
+        ("team/web", RouteState::Left, Some("172.24.4.9")),
+        ("", RouteState::Missing, None),
+    ] {
+        let differences = vec![differs(name, state)];
+        blocked.objects.routes = Some(ReportedRoutes { generation: 3, differences });
+        assert_eq!(addresses(&shown(None), 3, Some(&blocked)), Vec::from_iter(of_web), "{name} {state:?}");
+        assert_eq!(addresses(&shown(None), 4, Some(&blocked)), Vec::<String>::new(), "its routes are not there yet");
+    }
+    let differences = vec![differs("team/a", RouteState::Missing), differs("team/b", RouteState::Partial)];
+    blocked.objects.routes = Some(ReportedRoutes { generation: 3, differences });
+    let status = of(None, Some(&blocked), &[], 1_000);
+    let message = "team/a: no room; team/b: no room";
+    assert_eq!(condition(&status, "QuotaExceeded"), Some(("True", "Quota", message)));
 }

@@ -1,0 +1,159 @@
+//! Which routes are not in Octavia as they are wanted, and why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry, PoolId, RouteState, RouteTarget, Routing, Text};
+
+use crate::actor::Actor;
+use crate::mark::{KEEP, tag_of_pool};
+use crate::memory::PlanPart;
+use crate::routing::fold::{FoldedRoutes, WantedPolicy, fold};
+use crate::routing::policies::{content, wanted_content};
+use crate::routing::router::NO_POLICIES;
+use crate::seen::{Provisioning, SeenBalancer};
+use crate::seen_policy::SeenPolicy;
+use crate::step::Block;
+
+/// Routes of one name that are not as they are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteGap {
+    /// Their name; empty: that of any other.
+    pub name: Text,
+    /// What is not as it is wanted.
+    pub state: RouteState,
+    /// Why; unset: they are to come, or to go.
+    pub why: Option<RouteObstacle>,
+}
+
+/// Why a route is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteObstacle {
+    /// No policy can express it; the reason in words.
+    Inexpressible(String),
+    /// What it needs is left alone while the rest goes on.
+    Blocked(Block),
+}
+
+/// Routes of one name.
+#[derive(Default)]
+struct OfName {
+    served: usize,
+    missing: usize,
+    why: Option<RouteObstacle>,
+}
+
+impl Actor {
+    /// Returns which routes of a router are not as they are wanted; `None` if that is not certain, for a change of them is in
+    /// progress, or may be, and for what is no router.
+    #[must_use]
+    pub fn route_gaps(&self, facts: &CloudFacts, now: Duration) -> Option<Vec<RouteGap>> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        let routing = wanted.header.routing.as_deref()?;
+        let memory = &self.memory;
+        let is_clear = memory.looked && memory.next_look().is_none() && memory.recheck().is_none();
+        // What a change has made of one that went to ERROR, a look has to show.
+        let is_settled = |one: &SeenBalancer| match one.provisioning {
+            Provisioning::Active => true,
+            Provisioning::Error => !memory.changed,
+            _ => false,
+        };
+        if !is_clear || !self.seen.balancers.iter().all(is_settled) {
+            return None;
+        }
+        let folded: Vec<FoldedRoutes> = wanted.header.listeners.iter().map(|one| fold(routing, one.id)).collect();
+        let mut gaps = self.left_routes(routing, &folded);
+        gaps.extend(self.missing_routes(folded, self.target(wanted, facts, now).abilities.provider.l7, now));
+        Some(gaps)
+    }
+
+    /// Returns the names of what is there and not wanted.
+    fn left_routes(&self, routing: &Routing, folded: &[FoldedRoutes]) -> Vec<RouteGap> {
+        let wanted: BTreeMap<String, &WantedPolicy> =
+            folded.iter().flat_map(|one| &one.policies).map(|policy| (wanted_content(policy), policy)).collect();
+        let mut names: BTreeSet<Text> = BTreeSet::new();
+        for balancer in &self.seen.balancers {
+            let is_wanted = |seen: &SeenPolicy| {
+                let policy = wanted.get(&content(&seen.action, &seen.rules));
+                policy.is_some_and(|policy| leads_there(balancer, seen, policy))
+            };
+            for listener in balancer.listeners.iter().filter(|one| self.mark.is_on(&one.tags)) {
+                let default = listener.default_pool.as_deref();
+                let is_default = |id: &Text| leads_to(balancer, default, id);
+                if default.is_some() && !routing.default.as_ref().is_some_and(is_default) {
+                    // Nobody's name is on it.
+                    names.insert(Text::default());
+                }
+                let ours = listener.policies.iter().filter(|one| self.mark.is_on(&one.tags));
+                // One that somebody keeps stays, whatever becomes of its owner.
+                let surplus = ours.filter(|one| !one.tags.iter().any(|tag| tag == KEEP) && !is_wanted(one));
+                surplus.for_each(|one| names.extend(WantedPolicy::names_in(&one.name)));
+            }
+        }
+        names.into_iter().map(|name| RouteGap { name, state: RouteState::Left, why: None }).collect()
+    }
+
+    /// Returns the names of what is wanted and not there.
+    fn missing_routes(&self, folded: Vec<FoldedRoutes>, l7: bool, now: Duration) -> Vec<RouteGap> {
+        let mut names: BTreeMap<Text, OfName> = BTreeMap::new();
+        let balancer = self.balancer();
+        let mut up: BTreeMap<String, Vec<&SeenPolicy>> = BTreeMap::new();
+        let listeners = balancer.into_iter().flat_map(|one| &one.listeners);
+        for seen in listeners.flat_map(|one| &one.policies).filter(|one| one.admin_state_up && !one.is_broken()) {
+            up.entry(content(&seen.action, &seen.rules)).or_default().push(seen);
+        }
+        let is_served = |policy: &WantedPolicy| {
+            let same = up.get(&wanted_content(policy)).map(Vec::as_slice).unwrap_or_default();
+            balancer.is_some_and(|one| same.iter().any(|seen| leads_there(one, seen, policy)))
+        };
+        for FoldedRoutes { policies, refused } in folded {
+            for one in refused {
+                let of = names.entry(one.name).or_default();
+                of.missing += 1;
+                of.why.get_or_insert(RouteObstacle::Inexpressible(one.words));
+            }
+            for policy in policies {
+                let served = is_served(&policy);
+                let why = if served { None } else { self.obstacle(&policy, l7, now) };
+                for name in policy.names {
+                    let of = names.entry(name).or_default();
+                    *(if served { &mut of.served } else { &mut of.missing }) += 1;
+                    of.why = of.why.take().or_else(|| why.clone());
+                }
+            }
+        }
+        let gap = |(name, OfName { served, missing, why }): (Text, OfName)| {
+            let state = if served == 0 { RouteState::Missing } else { RouteState::Partial };
+            (missing > 0).then_some(RouteGap { name, state, why })
+        };
+        names.into_iter().filter_map(gap).collect()
+    }
+
+    fn obstacle(&self, policy: &WantedPolicy, l7: bool, now: Duration) -> Option<RouteObstacle> {
+        if !l7 {
+            return Some(RouteObstacle::Inexpressible(NO_POLICIES.to_owned()));
+        }
+        let pool = match &policy.to {
+            RouteTarget::Pool(id) => Some(PoolId::Service(id.clone())),
+            RouteTarget::Redirect(_) => None,
+        };
+        let of_pool = pool.iter().flat_map(|id| [PlanPart::of_pool(id), PlanPart::NewMembers(id.clone())]);
+        let mut parts = std::iter::once(PlanPart::Policy(policy.identity())).chain(of_pool).chain([PlanPart::Balancer]);
+        parts.find_map(|part| self.memory.block_of(&part, now).cloned()).map(RouteObstacle::Blocked)
+    }
+}
+
+/// Whether a policy leads where the wanted one is to lead.
+fn leads_there(balancer: &SeenBalancer, seen: &SeenPolicy, wanted: &WantedPolicy) -> bool {
+    match &wanted.to {
+        RouteTarget::Redirect(to) => seen.prefix.as_deref() == Some(&**to),
+        RouteTarget::Pool(id) => leads_to(balancer, seen.pool.as_deref(), id),
+    }
+}
+
+/// Whether the pool with this ID is that of a Service.
+fn leads_to(balancer: &SeenBalancer, pool: Option<&str>, service: &Text) -> bool {
+    let tag = tag_of_pool(&PoolId::Service(service.clone()));
+    let found = balancer.pools.iter().find(|one| pool == Some(&*one.id));
+    found.is_some_and(|one| one.tags.contains(&tag))
+}
