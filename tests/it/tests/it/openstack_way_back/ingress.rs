@@ -194,6 +194,7 @@ async fn nothing_changes_in_a_restart(stage: &mut WayBack) {
     stage.start_controller(&CONTROLLER).await.unwrap();
     // What comes last shows that everything before it has been looked at.
     stage.make_service("last", &[("http", 80, HTTP.1)]).await.unwrap();
+    stage.set_members("last", &["10.1.0.1"], &[HTTP]).await.unwrap();
     stage.until_address("last").await.unwrap();
     let of_routers = |path: &str| path.contains("l7") || path.contains("ingress");
     let writes = stage.writes_since(audit).await.unwrap();
