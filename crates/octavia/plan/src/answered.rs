@@ -104,7 +104,7 @@ impl Actor {
                 self.part_failed(part, now, Some(PROVIDER_PAUSE));
             }
             ServiceRefusal::Busy(after) => memory.failed(now, after),
-            ServiceRefusal::Quota(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Quota(words) => self.lacks_quota(change, part, words, now + BLOCKED_FOR),
             ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), Some(now + BLOCKED_FOR)),
             ServiceRefusal::Invalid(words) => return self.invalid(change, part, words, now),
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
@@ -115,7 +115,17 @@ impl Actor {
     /// Takes note that a change need not be sent until then, because the quota that it needs is used up. The other parts go on.
     pub fn quota_is_used_up(&mut self, change: &CloudChange, words: String, until: Duration) {
         let part = self.refused_part(change);
-        self.memory.block(part, Block::Quota(words), Some(until));
+        self.lacks_quota(change, part, words, until);
+    }
+
+    /// A router that is made with everything in it may lack room for one of its parts. By itself it has room, and so have the
+    /// others.
+    fn lacks_quota(&mut self, change: &CloudChange, part: PlanPart, words: String, until: Duration) {
+        if has_policies(change) && !names_the_balancer(&words) {
+            self.memory.make_apart(until);
+        } else {
+            self.memory.block(part, Block::Quota(words), Some(until));
+        }
     }
 
     /// Returns the part that a change is about where it is refused for long: that does not stop the other members.
@@ -181,13 +191,7 @@ impl Actor {
             return None;
         }
         // One policy of a router is nothing to the others, so each is tried by itself.
-        let has_policies = |body: &Value| {
-            let mut listeners = body["listeners"].as_array().into_iter().flatten();
-            listeners.any(|one| one["l7policies"].as_array().is_some_and(|all| !all.is_empty()))
-        };
-        if let CloudChange::CreateBalancer { body } = change
-            && has_policies(body)
-        {
+        if has_policies(change) {
             drop(self.learn(CloudAbility::PopulatedCreate, now));
             return None;
         }
@@ -375,6 +379,20 @@ impl Actor {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
         wanted.header.listeners.iter().map(|wish| wish.id).find(|id| has_tag(&port_tag(*id)))
     }
+}
+
+/// Whether a change makes a load balancer together with policies.
+fn has_policies(change: &CloudChange) -> bool {
+    let CloudChange::CreateBalancer { body } = change else { return false };
+    let mut listeners = body["listeners"].as_array().into_iter().flatten();
+    listeners.any(|one| one["l7policies"].as_array().is_some_and(|all| !all.is_empty()))
+}
+
+/// Whether the quota that is used up is that of load balancers: `Quota has been met for resources: Load Balancer`.
+fn names_the_balancer(words: &str) -> bool {
+    let named = words.rsplit_once("resources:").map_or(words, |(_, named)| named);
+    let named: String = named.chars().filter(char::is_ascii_alphanumeric).collect();
+    named.to_ascii_lowercase().starts_with("loadbalancer")
 }
 
 fn has_tag(tags: &Value, tag: &str) -> bool {

@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use gimbal_kuryr_model::PoolId;
+
 use crate::actor::Actor;
 use crate::children::members_first;
 use crate::make::{delete_balancer, wait};
+use crate::mark::tag_of_pool;
 use crate::members::MemberChanges;
 use crate::memory::{PlanPart, RepairTime};
+use crate::pools::PoolsByTag;
 use crate::seen::{Provisioning, SeenBalancer};
 use crate::step::{BalancerStep, Block, CloudLook, Wait};
 use crate::target::WantedBalancer;
@@ -14,6 +18,28 @@ use crate::target::WantedBalancer;
 /// How long routers may take until they follow a floating IP that was led elsewhere. Clients come to the former load balancer
 /// until then.
 const NETWORK_FOLLOWS: Duration = Duration::from_secs(10);
+
+/// Whether something that is left alone would be missing behind the floating IP if it were led away from this load balancer.
+fn would_be_missing(part: &PlanPart, current: &SeenBalancer) -> bool {
+    let policies = || current.listeners.iter().flat_map(|one| &one.policies).filter(|one| one.admin_state_up);
+    let is_there = match part {
+        PlanPart::Port(_) | PlanPart::Ranges(_) | PlanPart::Closing(_) => true,
+        PlanPart::Policy(identity) => policies().any(|one| one.identity() == *identity),
+        PlanPart::Pool(id) => leads_to(current, &PoolId::Service(id.clone())),
+        PlanPart::NewMembers(id @ PoolId::Service(_)) => leads_to(current, id),
+        PlanPart::NewMembers(PoolId::Listener(_)) => true,
+        _ => false,
+    };
+    // A router that nobody reaches has nothing to lose, and what lacks room may have it as soon as that one is gone.
+    let is_router = current.listeners.iter().any(|one| !one.policies.is_empty());
+    let is_dead = current.provisioning == Provisioning::Error && ["ERROR", "OFFLINE"].contains(&&*current.operating);
+    is_there && !(is_router && is_dead)
+}
+
+fn leads_to(balancer: &SeenBalancer, id: &PoolId) -> bool {
+    let (tag, pools) = (tag_of_pool(id), PoolsByTag::of(balancer));
+    balancer.pools.iter().any(|one| one.tags.contains(&tag) && pools.is_used(&one.id))
+}
 
 impl Actor {
     pub(crate) fn replace(
@@ -49,11 +75,7 @@ impl Actor {
             return step;
         }
         // What is left alone for now would be missing behind the floating IP.
-        let of_ports = |(part, _): &(&PlanPart, &Block)| {
-            use PlanPart::{Closing, NewMembers, Policy, Pool, Port, Ranges};
-            matches!(part, Port(_) | Pool(_) | Policy(_) | Ranges(_) | NewMembers(_) | Closing(_))
-        };
-        if let Some((_, block)) = self.memory.blocked(now).find(of_ports) {
+        if let Some((_, block)) = self.memory.blocked(now).find(|(part, _)| would_be_missing(part, current)) {
             return BalancerStep::Blocked(block.clone());
         }
         // Some providers say ACTIVE before everything in it is made.

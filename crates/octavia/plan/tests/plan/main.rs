@@ -20,6 +20,7 @@ mod replacement;
 mod router_wish;
 mod routers;
 mod routers_in_trouble;
+mod routers_without_room;
 mod services;
 mod sharing;
 mod strangers;

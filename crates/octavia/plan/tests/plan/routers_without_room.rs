@@ -1,0 +1,118 @@
+//! Routers of which a part is refused, by a quota or because it is invalid: the rest is served.
+
+use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
+use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use serde_json::json;
+
+use crate::executor::World;
+use crate::router_wish::{RouterWish, WantedRoute, answered, blocked, router};
+
+const FLAVOR: &str = "f0000000-0000-4000-8000-000000000000";
+
+const FOUR: [WantedRoute; 4] =
+    [("a.test", "/a", "one"), ("a.test", "", "two"), ("b.test", "", "three"), ("c.other", "", "four")];
+
+fn pools(world: &mut World, pools: Option<u64>) {
+    world.cloud.set_quota("p1", ProjectQuota { pools, ..ProjectQuota::default() });
+}
+
+/// Returns how many of the requests go where they are to go.
+fn served(world: &mut World, wish: &RouterWish) -> usize {
+    let wanted = wish.answers();
+    answered(world).iter().filter(|(request, led)| wanted[*request] == **led && *led != "503").count()
+}
+
+#[test]
+fn one_route_too_many_leaves_the_others() {
+    let (wish, mut world) = router(&FOUR, |_| {});
+    pools(&mut world, Some(3));
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+    assert_eq!(blocked(&world).len(), 1, "{:#?}", world.sent);
+    assert!(served(&mut world, &wish) >= 10, "{:?}", answered(&mut world));
+    let tried = world.sent.iter().filter(|change| matches!(change, CloudChange::CreateBalancer { .. })).count();
+    assert_eq!(tried, 2, "with everything, and alone");
+    pools(&mut world, None);
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// It goes before another one can have its pools.
+#[test]
+fn one_that_is_broken_is_replaced_where_there_is_no_room_for_two() {
+    let (mut wish, mut world) = router(&FOUR[..3], |wish| (wish.base.from_outside, wish.base.floating) = (true, true));
+    assert_eq!(world.run(), BalancerStep::Done);
+    pools(&mut world, Some(3));
+    wish.routes.push(FOUR[3]);
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+    break_it(&mut world);
+    world.cloud.report_operating(&world.balancer(), "ERROR");
+    let first = world.balancer();
+    assert!(matches!(world.run_on(), BalancerStep::Blocked(Block::Quota(_))));
+    assert_ne!(world.balancer(), first);
+    assert_eq!(blocked(&world).len(), 1);
+    assert!(served(&mut world, &wish) >= 10, "{:?}", answered(&mut world));
+}
+
+fn break_it(world: &mut World) {
+    world.expect(Fate::Breaks);
+    let path = format!("/v2/lbaas/loadbalancers/{}", world.balancer());
+    world.by_hand(&SimRequest::put(&path, json!({"loadbalancer": {"name": "broken"}})));
+    world.cloud.provider_mut().failover = false;
+    world.actor.look_again();
+}
+
+/// A router behind a floating IP, one of whose policies is not valid.
+fn with_an_invalid_policy() -> (RouterWish, World) {
+    let routes = [FOUR[0], FOUR[1], ("c.other", "", "https://a.test")];
+    let (wish, mut world) = router(&routes, |wish| (wish.base.from_outside, wish.base.floating) = (true, true));
+    world.refuses = Some(|change| {
+        let words = || ChangeOutcome::Refused(ServiceRefusal::Invalid("no such address".to_owned()));
+        matches!(change, CloudChange::CreatePolicy { body } | CloudChange::CreateBalancer { body }
+            if body.to_string().contains("https://a.test"))
+        .then(words)
+    });
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Invalid(_))));
+    (wish, world)
+}
+
+/// What the former one did not have either is not missing behind the floating IP.
+#[test]
+fn a_policy_that_is_refused_does_not_stop_a_replacement() {
+    let (mut wish, mut world) = with_an_invalid_policy();
+    let first = world.balancer();
+    wish.base.flavor = Some(FLAVOR);
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run_on(), BalancerStep::Blocked(Block::Invalid(_))));
+    assert_ne!(world.balancer(), first);
+    assert_eq!(world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).len(), 1);
+    wish.routes.pop();
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+#[test]
+fn what_the_former_one_serves_is_not_lost_by_a_replacement() {
+    let (mut wish, mut world) = router(&FOUR, |wish| (wish.base.from_outside, wish.base.floating) = (true, true));
+    assert_eq!(world.run(), BalancerStep::Done);
+    let (first, before) = (world.balancer(), answered(&mut world));
+    // There is room for the load balancer, and not for all of its pools.
+    pools(&mut world, Some(6));
+    wish.base.flavor = Some(FLAVOR);
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run_on(), BalancerStep::Blocked(Block::Quota(_))));
+    assert_eq!((world.balancer(), answered(&mut world)), (first, before));
+}
+
+#[test]
+fn a_policy_that_is_refused_does_not_stop_the_replacement_of_a_broken_router() {
+    let (mut wish, mut world) = with_an_invalid_policy();
+    break_it(&mut world);
+    let first = world.balancer();
+    assert!(matches!(world.run_on(), BalancerStep::Blocked(Block::Invalid(_))));
+    assert_ne!(world.balancer(), first);
+    wish.routes.pop();
+    assert_eq!(answered(&mut world), wish.answers());
+}
