@@ -30,7 +30,7 @@ fn would_be_missing(part: &PlanPart, current: &SeenBalancer) -> bool {
         PlanPart::NewMembers(PoolId::Listener(_)) => true,
         _ => false,
     };
-    // A router that nobody reaches has nothing to lose, and what lacks room may have it as soon as that one is gone.
+    // A router that no client reaches has nothing to lose, and what lacks room may have it as soon as that one is gone.
     let is_router = current.listeners.iter().any(|one| !one.policies.is_empty());
     let is_dead = current.provisioning == Provisioning::Error && ["ERROR", "OFFLINE"].contains(&&*current.operating);
     is_there && !(is_router && is_dead)

@@ -81,7 +81,7 @@ impl Actor {
                 let default = listener.default_pool.as_deref();
                 let is_default = |id: &Text| leads_to(balancer, default, id);
                 if default.is_some() && !routing.default.as_ref().is_some_and(is_default) {
-                    // Nobody's name is on it.
+                    // It has the name of no Ingress.
                     names.insert(Text::default());
                 }
                 let ours = listener.policies.iter().filter(|one| self.mark.is_on(&one.tags));
