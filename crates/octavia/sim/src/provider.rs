@@ -197,12 +197,11 @@ impl CloudModel {
         self.set_operating(balancer);
     }
 
-    /// Takes what a health manager says of a load balancer. It holds until the next change of it ends.
-    ///
-    /// # Panics
-    /// If there is no such load balancer.
+    /// Takes what a health manager says of a load balancer, if there is such a one. It holds until the next change of it ends.
     pub fn report_operating(&mut self, balancer: &str, status: &'static str) {
-        self.store.get_mut(balancer).expect("a load balancer that exists").operating = status;
+        if let Some(object) = self.store.get_mut(balancer) {
+            object.operating = status;
+        }
     }
 
     /// Computes operating statuses without a health monitor's reports.

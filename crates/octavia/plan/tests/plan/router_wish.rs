@@ -163,7 +163,7 @@ pub fn answered(world: &mut World) -> Answers {
 
 /// Returns the routes that are not served and have something in their way, by name.
 fn in_the_way(world: &World) -> Vec<(String, RouteObstacle)> {
-    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).expect("nothing is in progress");
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
     gaps.into_iter().filter_map(|gap| Some((gap.name.to_string(), gap.why?))).collect()
 }
 

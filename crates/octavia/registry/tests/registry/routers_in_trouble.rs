@@ -91,7 +91,9 @@ fn only_the_ingress_of_a_policy_that_is_refused_is_not_served() {
     assert_eq!((&*why.kind, &*why.reason, &*why.message), ("Degraded", "Invalid", "it is not valid"));
     // Where all of that ends, so does what is said of it.
     world.way_of = None;
-    world.change("prod1", &router_key(), |wish| drop(wish.routes.remove(1)));
+    world.change("prod1", &router_key(), |wish| {
+        wish.routes.remove(1);
+    });
     world.converge(60 * SECOND);
     assert_eq!(world.reports[&key].objects.routes.as_ref().unwrap().differences, []);
 }
