@@ -25,8 +25,8 @@
 //! One task owns a [`KuryrController`] and calls everything.
 //!
 //! 1. It feeds every event of the four watches to [`saw`](KuryrController::saw), with the objects of *all* namespaces: what is
-//!    left out counts as deleted. A kind that is not served, or may not be read, is [`Sighting::Unreadable`], which is never
-//!    the same as empty. After [`Sighting::WentBack`] it lists all kinds anew, and does not end the list that showed it. Nodes
+//!    left out counts as deleted. A kind that is not served, or may not be read, is [`Sighting::Unreadable`](gimbal_kuryr_resource::Sighting::Unreadable), which is never
+//!    the same as empty. After [`Sighting::WentBack`](gimbal_kuryr_resource::Sighting::WentBack) it lists all kinds anew, and does not end the list that showed it. Nodes
 //!    are watched, or not, as [`needs_nodes`](KuryrController::needs_nodes) says.
 //! 2. After anything has happened, and at the [`deadline`](KuryrController::deadline), it calls
 //!    [`next_write`](KuryrController::next_write) until that returns `None` and carries out each write, as many at a time as it
