@@ -126,7 +126,7 @@ pub struct KlrRoute {
     /// Port of the Service.
     #[serde(deserialize_with = "crate::integer::optional", skip_serializing_if = "Option::is_none")]
     pub port: Option<i64>,
-    /// Where requests are sent instead, for instance https://www.example.com. The path stays.
+    /// Where requests are sent instead, for instance `https://www.example.com`. The path stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Arc<str>>,
 }
