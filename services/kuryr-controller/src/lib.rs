@@ -10,8 +10,8 @@
 //!                                       RouterController --writes-> finalizers, KuryrL7Routers, statuses
 //! ```
 //!
-//! All decisions are made by `gimbal-kuryr-controller-core` and, with `--ingress`, `gimbal-kuryr-router-core`, which are pure. What must always be true is in
-//! docs/way-back.md#rules.
+//! All decisions are made by `gimbal-kuryr-controller-core` and, with `--ingress`, `gimbal-kuryr-router-core`, which are pure.
+//! What must always be true is in docs/way-back.md#rules.
 
 mod args;
 mod election;

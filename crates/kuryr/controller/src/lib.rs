@@ -25,9 +25,9 @@
 //! One task owns a [`KuryrController`] and calls everything.
 //!
 //! 1. It feeds every event of the four watches to [`saw`](KuryrController::saw), with the objects of *all* namespaces: what is
-//!    left out counts as deleted. A kind that is not served, or may not be read, is [`Sighting::Unreadable`](gimbal_kuryr_resource::Sighting::Unreadable), which is never
-//!    the same as empty. After [`Sighting::WentBack`](gimbal_kuryr_resource::Sighting::WentBack) it lists all kinds anew, and does not end the list that showed it. Nodes
-//!    are watched, or not, as [`needs_nodes`](KuryrController::needs_nodes) says.
+//!    left out counts as deleted. A kind that is not served, or may not be read, is [`Unreadable`], which is
+//!    never the same as empty. After [`WentBack`] it lists all kinds anew, and does not end the list that showed
+//!    it. Nodes are watched, or not, as [`needs_nodes`](KuryrController::needs_nodes) says.
 //! 2. After anything has happened, and at the [`deadline`](KuryrController::deadline), it calls
 //!    [`next_write`](KuryrController::next_write) until that returns `None` and carries out each write, as many at a time as it
 //!    likes: there is never more than one for an object. It passes how each of them ended to
@@ -41,6 +41,9 @@
 //! 4. [`set_leading`](KuryrController::set_leading) follows the Lease. A controller that does not lead writes and offers
 //!    nothing. When leadership ends, the caller also starts its stream over, so that the next
 //!    [`drain`](KuryrController::drain) can offer everything anew.
+//!
+//! [`Unreadable`]: gimbal_kuryr_resource::Sighting::Unreadable
+//! [`WentBack`]: gimbal_kuryr_resource::Sighting::WentBack
 
 mod balancer_writes;
 mod controller;

@@ -73,9 +73,8 @@ impl<T> RouterController<T> {
         let Some(item) = self.routers.get(router) else { return false };
         item.kept.object().is_some_and(|held| {
             let report = item.offer.report_of(&held.metadata.meta.uid);
-            let name = LoadBalancerHeader::clean_name(&ingress.to_string());
             let routes = report.and_then(|report| report.objects.routes.as_ref());
-            let is_there = routes.is_some_and(|routes| routes.serve(&name, held.metadata.generation));
+            let is_there = routes.is_some_and(|routes| routes.serve(&route_name(ingress), held.metadata.generation));
             is_there && named_ingresses(held).contains(ingress)
         })
     }
@@ -166,6 +165,10 @@ impl<T> RouterController<T> {
 /// Whether a report says that no route of an Ingress is left that this generation, or a later one, does not have. The phase says
 /// how the router is, and the report's generation which one it was asked for: neither says that anything was done.
 fn is_applied(report: &LoadBalancerReport, ingress: &SourceKey, generation: i64) -> bool {
-    let name = LoadBalancerHeader::clean_name(&ingress.to_string());
-    report.objects.routes.as_ref().is_some_and(|routes| routes.have_left(&name, generation))
+    report.objects.routes.as_ref().is_some_and(|routes| routes.have_left(&route_name(ingress), generation))
+}
+
+/// The name of the routes of an Ingress, as the writer has it.
+fn route_name(ingress: &SourceKey) -> Text {
+    LoadBalancerHeader::clean_name(&ingress.to_string())
 }
