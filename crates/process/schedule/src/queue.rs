@@ -281,7 +281,8 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         }
     }
 
-    /// Marks the key that was handed out last as in flight. It is not handed out again until [`Queue::done`].
+    /// Marks the key that was handed out last as in flight. It is not handed out again until [`Queue::done`], also where it was
+    /// pushed since.
     pub fn start(&mut self, key: K) {
         let handed_out = self.handed_out.take();
         let urgency = handed_out.as_ref().map_or(Urgency::Bulk, |(_, urgency, _)| *urgency);
@@ -294,7 +295,22 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
             self.contention.start(&tenant);
             tenant
         });
-        self.in_flight.insert(key, InFlight { tenant, urgency, next: None, shared: Vec::new(), noticed: 0 });
+        let (next, shared) = self.take_waiting(&key);
+        self.in_flight.insert(key, InFlight { tenant, urgency, next, shared, noticed: 0 });
+    }
+
+    /// Takes a key out of all lines.
+    fn take_waiting(&mut self, key: &K) -> (Option<Waiting<T>>, Vec<(T, Urgency)>) {
+        let (next, shared) = (self.waiting.remove(key), self.shared.remove(key).unwrap_or_default());
+        match &next {
+            Some(Waiting { until: Some(until), .. }) => drop(self.delayed.remove(&(*until, key.clone()))),
+            Some(Waiting { tenant, urgency, until: None }) => self.lines(*urgency).abandon(tenant, key),
+            None => {}
+        }
+        for (tenant, urgency) in &shared {
+            self.lines(*urgency).abandon(tenant, key);
+        }
+        (next, shared)
     }
 
     /// Counts an observation of a key that is in flight; returns false if it is not. The observation may be the write's

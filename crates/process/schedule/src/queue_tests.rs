@@ -64,6 +64,29 @@ fn what_comes_during_a_write_waits_for_its_end() {
 }
 
 /// A throttled key comes back before a resync's keys, with the urgency that it had.
+/// A caller that may not do one thing now asks for the key later, and may find another thing to do at once.
+#[test]
+fn what_was_pushed_before_a_write_began_waits_for_its_end_too() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let (later, key) = (now + Duration::from_secs(1), target("t"));
+    queue.push(&key, &backend("a"), Urgency::Fresh);
+    assert_eq!(queue.pop(now).as_ref(), Some(&key));
+    queue.push_later(&key, &backend("a"), later);
+    queue.start(key.clone());
+    assert_eq!((queue.next_deadline(), queue.pop(later)), (None, None));
+    assert!(queue.done(&key));
+    assert_eq!((queue.pop(now), queue.pop(later).as_ref()), (None, Some(&key)));
+    for (tenants, urgency) in [(&["a"][..], Urgency::Bulk), (&["a", "b"], Urgency::Fresh)] {
+        queue.push(&key, &backend("a"), urgency);
+        assert_eq!(queue.pop(later).as_ref(), Some(&key));
+        tenants.iter().for_each(|tenant| queue.push(&key, &backend(tenant), urgency));
+        queue.start(key.clone());
+        assert_eq!((queue.len(), queue.pop(later)), (0, None), "{tenants:?}");
+        assert!(queue.done(&key));
+        assert_eq!((queue.pop(later).as_ref(), queue.pop(later)), (Some(&key), None), "{tenants:?}");
+    }
+}
+
 #[test]
 fn what_has_to_wait_comes_back_as_urgent_as_it_was() {
     let (mut queue, now) = (Queue::default(), Instant::now());
