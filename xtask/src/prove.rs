@@ -79,7 +79,7 @@ const PROOFS: [Proof; 8] = [
     },
     Proof {
         name: "leaks",
-        what: "nothing is left in OpenStack after 1,000 random operations on Services, with kills, lost answers, and deletions by hand",
+        what: "nothing is left in OpenStack after 1,000 random operations on Services and Ingresses, with kills, lost answers, and deletions by hand",
         package: "gimbal-tests",
         file: "it",
         test: "openstack_leaks::",

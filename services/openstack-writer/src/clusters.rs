@@ -52,13 +52,21 @@ struct OpenStream {
     outgoing: mpsc::Sender<WriterMessage<Kuryr>>,
 }
 
+/// Another cluster that objects in OpenStack tell of, under the name of one that is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Namesake {
+    pub(crate) uid: Text,
+    /// A load balancer that carries the name and that UID.
+    pub(crate) balancer: Text,
+}
+
 /// One cluster of the configuration. It outlives its streams.
 pub struct ClusterState {
     pub(crate) config: ClusterConfig,
     /// The UID of its namespace `kube-system`: configured, or that of the first controller.
     pub(crate) uid: Option<Text>,
-    /// The UID of another cluster whose objects carry this one's name. Until an admin confirms, no stream is taken.
-    pub(crate) other_uid: Option<Text>,
+    /// Another cluster whose objects carry this one's name. Until an admin confirms, no stream is taken.
+    pub(crate) namesake: Option<Namesake>,
     /// The UID of the last controller that was refused for it.
     pub(crate) refused_uid: Option<Text>,
     pub(crate) end: WriterEnd<Kuryr>,
@@ -146,8 +154,11 @@ impl Clusters {
                 }
                 Some(state) => {
                     state.config = cluster.clone();
-                    if state.other_uid.as_ref().is_some_and(|other| cluster.former_uids.contains(other)) {
-                        state.other_uid = None;
+                    if state.namesake.as_ref().is_some_and(|other| cluster.former_uids.contains(&other.uid)) {
+                        state.namesake = None;
+                    }
+                    if let Some(other) = state.namesake.take_if(|_| cluster.uid.is_some()) {
+                        self.registry.confirm(&name, &other.uid, now);
                     }
                     if state.uid.is_none() {
                         state.uid.clone_from(&cluster.uid);
@@ -279,7 +290,7 @@ impl ClusterState {
         Self {
             uid: config.uid.clone(),
             config,
-            other_uid: None,
+            namesake: None,
             refused_uid: None,
             end: WriterEnd::new(limits),
             is_current: false,
@@ -362,12 +373,11 @@ impl Clusters {
             return Err(format!("cluster {name:?} is not configured"));
         };
         let previous = state.uid.as_deref().unwrap_or_default().to_owned();
-        if let Some(other) = state.other_uid.clone()
-            && state.uid.as_deref() == Some(uid)
+        if state.uid.as_deref() == Some(uid)
+            && let Some(other) = state.namesake.take()
         {
-            state.other_uid = None;
-            self.registry.confirm(name, &other, now);
-            return Ok(other.to_string());
+            self.registry.confirm(name, &other.uid, now);
+            return Ok(other.uid.to_string());
         }
         if state.refused_uid.as_deref() != Some(uid) {
             let message = format!("no controller of a cluster with UID {uid:?} was refused for the name {name}");

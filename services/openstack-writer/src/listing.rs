@@ -9,7 +9,7 @@ use gimbal_octavia_plan::{ApiVerb, ServiceCall};
 use gimbal_octavia_registry::ClusterView;
 use gimbal_transport::Viewer;
 
-use crate::clusters::{ClusterState, Clusters};
+use crate::clusters::{ClusterState, Clusters, Namesake};
 use crate::mailbox::ChangedEntry;
 
 /// Load balancers that are looked at in one turn of the owner.
@@ -276,8 +276,8 @@ pub(crate) fn unreadable(view: &ClusterView) -> Vec<String> {
 }
 
 fn trouble(name: &str, state: &ClusterState, view: Option<&ClusterView>) -> String {
-    if let Some(other) = &state.other_uid {
-        return format!("objects in OpenStack carry the name {name} and the UID {other} of another cluster");
+    if let Some(Namesake { uid, balancer }) = &state.namesake {
+        return format!("load balancer {balancer} carries the name {name} and the UID {uid} of another cluster");
     }
     if let Some(refused) = &state.refused_uid {
         return format!("a controller of the cluster with UID {refused} was refused: this name belongs to another");

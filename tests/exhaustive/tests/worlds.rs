@@ -10,7 +10,7 @@ use std::time::Instant;
 use gimbal_exhaustive::{Bounds, explore};
 
 /// Bounds of the test run: the ordinary order, with a change or a trouble at any moment.
-const SHORT: Bounds = Bounds { detours: Some(0), states: Some(3_000) };
+const SHORT: Bounds = Bounds { detours: Some(0), states: Some(1_000) };
 
 /// Bounds if `GIMBAL_PROVE` is set; they fit a machine with a few gigabytes.
 const WHOLE: Bounds = Bounds { detours: Some(1), states: Some(200_000) };

@@ -7,9 +7,9 @@ use std::fs;
 use gimbal_fuzz::{Mutations, TARGETS, corpus, target};
 
 /// Mutations for each target. `cargo xtask fuzz` runs more.
-const ROUNDS: usize = 40000;
+const ROUNDS: usize = 8000;
 /// Mutations for the whole writer, whose every run sets up a world.
-const WHOLE_ROUNDS: usize = 5000;
+const WHOLE_ROUNDS: usize = 1000;
 
 fn run(name: &str) {
     let target = target(name).unwrap();

@@ -75,7 +75,7 @@ impl WayBack {
     /// # Errors
     /// As [`WayBack::build`].
     pub async fn build_with(extra: &str) -> anyhow::Result<Self> {
-        Self::build_on(Options { data_plane: true, ..Options::default() }, extra).await
+        Self::build_on(Options { data_plane: true, ..Options::with_checked_tokens() }, extra).await
     }
 
     /// As [`WayBack::build_with`], in a cloud with these options and Neutron.
@@ -91,8 +91,16 @@ impl WayBack {
     /// # Errors
     /// As [`WayBack::build`].
     pub async fn build_for_ingresses() -> anyhow::Result<Self> {
+        Self::build_for_ingresses_on(Options { data_plane: true, ..Options::with_checked_tokens() }).await
+    }
+
+    /// As [`WayBack::build_for_ingresses`], in a cloud with these options and Neutron.
+    ///
+    /// # Errors
+    /// As [`WayBack::build`].
+    pub async fn build_for_ingresses_on(options: Options) -> anyhow::Result<Self> {
         let roles = ["gimbal-kuryr-controller", "gimbal-kuryr-controller-ingress"];
-        Self::build_as(&roles, Options { data_plane: true, ..Options::default() }, INGRESSES).await
+        Self::build_as(&roles, options, INGRESSES).await
     }
 
     async fn build_as(roles: &[&str], options: Options, extra: &str) -> anyhow::Result<Self> {

@@ -131,6 +131,15 @@ pub struct Options {
     pub scale: Option<Scale>,
 }
 
+impl Options {
+    /// The default, in which services believe a token for a while once they have checked it, as they do by default in
+    /// production. Keystone computes less then.
+    #[must_use]
+    pub fn with_checked_tokens() -> Self {
+        Self { token_cache: Some(Duration::from_secs(300)), ..Self::default() }
+    }
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 /// The shortest and the longest pause between two checks. Checks cost computing that what is awaited needs: a pause is
 /// an eighth of the time that has passed, so that no wait gets longer by more than that.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
+/// A check that takes long computes much, or is one of many on a busy machine: no pause is shorter than twice that time.
+const LONGEST_AFTER_SLOW: Duration = Duration::from_secs(1);
 
 /// Polls `condition` until it is `Ok`.
 ///
@@ -22,6 +24,7 @@ pub async fn eventually<T, E: Display>(
     let mut last = None;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
+        let begun = Instant::now();
         // A condition that hangs counts as not met.
         match tokio::time::timeout(left.max(shortest), condition()).await {
             Ok(Ok(value)) => return Ok(value),
@@ -32,7 +35,8 @@ pub async fn eventually<T, E: Display>(
         if Instant::now() >= deadline {
             anyhow::bail!("{what}: not within {timeout:?}: {}", last.unwrap_or_default());
         }
-        tokio::time::sleep((start.elapsed() / 8).clamp(shortest, longest)).await;
+        let pause = (start.elapsed() / 8).clamp(shortest, longest);
+        tokio::time::sleep(pause.max((begun.elapsed() * 2).min(LONGEST_AFTER_SLOW))).await;
     }
 }
 

@@ -10,6 +10,7 @@ use crate::accepted::settle;
 use crate::mark::Mark;
 use crate::memory::{Memory, PlanPart, RepairBudget, RepairTime};
 use crate::outcome::MissingAbility;
+use crate::routing::same::SameParts;
 use crate::seen::{AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember};
 use crate::seen_store::SeenStore;
 use crate::sharing::Sharing;
@@ -143,7 +144,8 @@ impl Actor {
             self.memory.looked = false;
         }
         if desired != self.desired {
-            self.memory.wish_changed();
+            let same = (!self.memory.knows_no_part()).then(|| SameParts::of(&self.desired, &desired));
+            self.memory.wish_changed(|part| same.as_ref().is_some_and(|same| same.has(part)));
         }
         self.desired = desired;
     }

@@ -202,11 +202,14 @@ impl Lost {
 }
 
 impl Memory {
-    /// Forgets what only the former wish has caused. What fails need not fail again, but one wish after another must not make
-    /// a try without a pause of each.
-    pub(crate) fn wish_changed(&mut self) {
+    /// Forgets what only the former wish has caused, but of parts that are wanted as before. What fails need not fail again, but
+    /// one wish after another must not make a try without a pause of each.
+    pub(crate) fn wish_changed(&mut self, same: impl Fn(&PlanPart) -> bool) {
         self.just_looked = None;
-        self.blocks.retain(|_, one| {
+        self.blocks.retain(|part, one| {
+            if same(part) {
+                return true;
+            }
             one.failing.as_mut().is_some_and(|(failures, least)| {
                 *failures = 0;
                 one.until = Some(*least);
@@ -216,7 +219,7 @@ impl Memory {
         if let Some(pause) = &mut self.pause {
             pause.until = pause.least;
         }
-        self.invalid.clear();
+        self.invalid.retain(|part, _| same(part));
         self.apart = None;
         self.unsupported.clear();
         self.asked_floating = None;
@@ -285,6 +288,11 @@ impl Memory {
     /// Returns the parts that are left alone, and why.
     pub(crate) fn blocked(&self, now: Duration) -> impl Iterator<Item = (&PlanPart, &Block)> {
         self.blocks.keys().filter_map(move |part| Some((part, self.block_of(part, now)?)))
+    }
+
+    /// Whether nothing is known of any part.
+    pub(crate) fn knows_no_part(&self) -> bool {
+        self.blocks.is_empty() && self.invalid.is_empty()
     }
 
     /// Tries again what was refused as invalid: there is something else to be invalid about.

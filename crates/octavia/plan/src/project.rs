@@ -4,7 +4,7 @@ use gimbal_kuryr_model::DesiredEntry;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::seen::SeenBalancer;
+use crate::seen::{SeenBalancer, SeenListener};
 use crate::step::CloudLook;
 
 impl Actor {
@@ -44,10 +44,11 @@ impl Actor {
         project.filter(|project| !project.is_empty())
     }
 
-    /// Returns the project of the load balancer that has this ID, or a listener or pool with it.
+    /// Returns the project of the load balancer that has this ID, or a listener, policy or pool with it.
     fn project_with(&self, id: &str) -> Option<&str> {
+        let is_listener = |one: &SeenListener| one.id == id || one.policies.iter().any(|one| one.id == id);
         let has = |one: &&SeenBalancer| {
-            one.id == id || one.listeners.iter().any(|one| one.id == id) || one.pools.iter().any(|one| one.id == id)
+            one.id == id || one.listeners.iter().any(is_listener) || one.pools.iter().any(|one| one.id == id)
         };
         self.seen.balancers.iter().find(has).map(|one| one.project.as_str())
     }

@@ -8,5 +8,6 @@ pub(crate) mod fold;
 pub(crate) mod order;
 pub(crate) mod policies;
 mod router;
+pub(crate) mod same;
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,8 @@ pub enum RegistryEvent {
         cluster: Text,
         /// The UID on those objects.
         uid: Text,
+        /// The load balancer that was found to carry them.
+        balancer: Text,
     },
     /// The guard of a cluster holds load balancers back, or lets them go.
     BalancerGuard {

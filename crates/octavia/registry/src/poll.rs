@@ -324,17 +324,18 @@ impl ManagedCluster {
         let rows = &run.balancers;
         let name = cluster_name_tag(&self.settings.name);
         let other = rows.iter().filter(|row| has_tag(row, &name) && !has_tag(row, tag));
-        let uids = other.filter_map(|row| clusters_in(tags_of(row)).next()).map(Text::from);
-        let other = uids.into_iter().find(|uid| !self.confirmed.contains(uid));
+        let marks = other.filter_map(|row| Some((Text::from(clusters_in(tags_of(row)).next()?), row["id"].as_str()?)));
+        let other = marks.into_iter().find(|(uid, _)| !self.confirmed.contains(uid));
         if other.is_none() && !run.unnamed.is_empty() && matches!(self.name_check, NameCheck::Other(_)) {
             // Its objects may be where nothing could be read.
             return;
         }
         let before = std::mem::replace(&mut self.name_check, NameCheck::Ours);
-        if let Some(uid) = other {
+        if let Some((uid, balancer)) = other {
             self.name_check = NameCheck::Other(uid.clone());
             if self.name_check != before {
-                shared.events.push(RegistryEvent::OtherCluster { cluster: self.settings.name.clone(), uid });
+                let (cluster, balancer) = (self.settings.name.clone(), balancer.into());
+                shared.events.push(RegistryEvent::OtherCluster { cluster, uid, balancer });
             }
         }
     }

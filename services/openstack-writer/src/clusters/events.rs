@@ -8,7 +8,7 @@ use gimbal_kuryr_wire::KuryrReason;
 use gimbal_octavia_registry::RegistryEvent;
 use gimbal_session::{GoodbyeReason, ReportError};
 
-use super::{Clusters, PendingAdoption};
+use super::{Clusters, Namesake, PendingAdoption};
 
 /// The type of the condition that something asked for cannot be had.
 const UNSUPPORTED: &str = "Unsupported";
@@ -62,14 +62,7 @@ impl Clusters {
     pub(super) fn tell(&mut self, event: &RegistryEvent, now: Instant) {
         match event {
             RegistryEvent::FactsChanged { cluster } => self.facts_changed(cluster),
-            RegistryEvent::OtherCluster { cluster, uid } => {
-                tracing::error!(%cluster, %uid, "objects carry the cluster's name and the UID of another cluster; nothing is changed until an admin confirms (AdminService.ConfirmCluster)");
-                if let Some(state) = self.clusters.get_mut(cluster) {
-                    state.other_uid = Some(uid.clone());
-                }
-                let text = format!("objects in OpenStack carry this name and the UID {uid} of another cluster");
-                self.say_goodbye(cluster, GoodbyeReason::Incarnation, &text);
-            }
+            RegistryEvent::OtherCluster { cluster, uid, balancer } => self.has_namesake(cluster, uid, balancer, now),
             // For the entries that wait for it, and for metrics.
             RegistryEvent::Listed { .. } | RegistryEvent::Served { .. } => {}
             RegistryEvent::Left { cluster, project, owners: Some(owners), .. } => {
@@ -135,6 +128,21 @@ impl Clusters {
             GuardEvent::Ended { .. } | GuardEvent::Released { .. } => *held = None,
             GuardEvent::SnapshotWanted { .. } => {}
         }
+    }
+
+    /// Objects in OpenStack carry the name of a cluster and the UID of another one. Whoever may write tags in the project can make
+    /// such an object, so it stops nothing where the configuration says which cluster it is.
+    fn has_namesake(&mut self, cluster: &Text, uid: &Text, balancer: &Text, now: Instant) {
+        let Some(state) = self.clusters.get_mut(cluster) else { return };
+        if state.config.uid.is_some() {
+            tracing::warn!(%cluster, %uid, %balancer, "a load balancer carries the cluster's name and another UID than clusterUid of the configuration; it is left alone");
+            self.registry.confirm(cluster, uid, now);
+            return;
+        }
+        tracing::error!(%cluster, %uid, %balancer, "a load balancer carries the cluster's name and the UID of another cluster; nothing is changed until an admin confirms (AdminService.ConfirmCluster)");
+        state.namesake = Some(Namesake { uid: uid.clone(), balancer: balancer.clone() });
+        let text = format!("load balancer {balancer} carries this name and the UID {uid} of another cluster");
+        self.say_goodbye(cluster, GoodbyeReason::Incarnation, &text);
     }
 
     fn guarded(&mut self, cluster: &Text, what: &'static str, event: &GuardEvent) {

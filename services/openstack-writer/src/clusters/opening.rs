@@ -10,7 +10,7 @@ use gimbal_kuryr_wire::Kuryr;
 use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, Hello, Summary};
 use tokio::sync::mpsc;
 
-use super::{Clusters, LAST_WORDS, OpenStream, ToController, send_goodbye};
+use super::{Clusters, LAST_WORDS, Namesake, OpenStream, ToController, send_goodbye};
 
 impl Clusters {
     /// Opens the stream of a cluster's controller, in place of the one before.
@@ -67,10 +67,10 @@ impl Clusters {
         let Some(state) = self.clusters.get_mut(name) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("cluster {name} is not configured"));
         };
-        if let Some(other) = &state.other_uid {
+        if let Some(Namesake { uid, balancer }) = &state.namesake {
             let message = format!(
-                "objects in OpenStack carry the name {name} and the UID {other} of another cluster; an admin must confirm that \
-                 this cluster has the name now (AdminService.ConfirmCluster)"
+                "load balancer {balancer} carries the name {name} and the UID {uid} of another cluster; an admin must confirm \
+                 that this cluster has the name now (AdminService.ConfirmCluster), or clusterUid in the configuration"
             );
             return refuse(GoodbyeReason::Incarnation, message);
         }

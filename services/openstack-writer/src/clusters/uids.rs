@@ -16,7 +16,7 @@ impl Clusters {
     pub(super) fn claim_uid(&mut self, name: &Text, uid: &str) -> Result<(), String> {
         if let Some(holder) = self.holder(name, uid) {
             let is_holders = self.is_configured(&holder, uid);
-            let is_refuted = self.clusters.get(&holder).is_some_and(|state| state.other_uid.is_some());
+            let is_refuted = self.clusters.get(&holder).is_some_and(|state| state.namesake.is_some());
             if is_holders || !(is_refuted || self.is_configured(name, uid)) {
                 let message =
                     format!("the UID {uid} of kube-system is that of cluster {holder}; each cluster has its own");
@@ -34,7 +34,7 @@ impl Clusters {
         }
         let Some(state) = self.clusters.get(name) else { return Ok(()) };
         let is_configured = state.config.uid.is_some();
-        if !uid.is_empty() && !is_configured && state.other_uid.as_deref() == Some(uid) {
+        if !uid.is_empty() && !is_configured && state.namesake.as_ref().is_some_and(|other| *other.uid == *uid) {
             // What it said before was wrong, and what it says now is in OpenStack.
             self.lose_uid(name);
         }
@@ -85,6 +85,10 @@ mod tests {
         };
         let clusters = ["prod1", "prod2"].into_iter().zip(uids).map(cluster).collect();
         ClustersConfig { clusters, ..ClustersConfig::default() }
+    }
+
+    fn other_cluster(name: &str, uid: &str) -> RegistryEvent {
+        RegistryEvent::OtherCluster { cluster: name.into(), uid: uid.into(), balancer: "theirs".into() }
     }
 
     struct World {
@@ -150,10 +154,25 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_tags_stops_no_cluster_that_the_configuration_knows() {
+        let mut world = World::new([Some(TRUE), None]);
+        for name in ["prod1", "prod2"] {
+            world.says(name, &format!("uid-of-{name}")).unwrap();
+            world.all.tell(&other_cluster(name, "another"), world.now);
+        }
+        assert!(world.is_connected("prod1") && !world.is_connected("prod2"));
+        let refused = world.says("prod2", "uid-of-prod2").unwrap_err();
+        assert!(refused.contains("load balancer theirs") && refused.contains("clusterUid"), "{refused}");
+        world.all.configure(&config([Some(TRUE), Some("uid-of-prod2")]), world.now);
+        world.says("prod2", "uid-of-prod2").unwrap();
+        assert!(world.is_connected("prod2"));
+    }
+
+    #[test]
     fn what_is_in_openstack_refutes_a_uid() {
         let mut world = World::new([None, None]);
         world.says("prod2", TRUE).unwrap();
-        let event = RegistryEvent::OtherCluster { cluster: "prod2".into(), uid: "uid-of-prod2".into() };
+        let event = other_cluster("prod2", "uid-of-prod2");
         world.all.tell(&event, world.now);
         world.says("prod1", TRUE).unwrap();
         world.says("prod2", "uid-of-prod2").unwrap();

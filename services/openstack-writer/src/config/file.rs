@@ -106,6 +106,7 @@ impl ClusterSection {
             external_subnet: text(kuryr.neutron.external_svc_subnet),
             floating_networks: texts(self.floating.allow),
             user_addresses: self.floating.user,
+            kept_addresses: self.floating.keep,
             vip: match self.vip.mode {
                 VipModeName::ClusterIp => VipMode::ClusterIp,
                 VipModeName::Allocate => VipMode::Allocate,

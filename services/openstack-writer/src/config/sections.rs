@@ -154,11 +154,12 @@ pub(super) enum MemberModeName {
 pub(super) struct Floating {
     pub(super) allow: Vec<Listed<keys::FloatingNetwork>>,
     pub(super) user: bool,
+    pub(super) keep: bool,
 }
 
 impl Default for Floating {
     fn default() -> Self {
-        Self { allow: Vec::new(), user: true }
+        Self { allow: Vec::new(), user: true, keep: true }
     }
 }
 

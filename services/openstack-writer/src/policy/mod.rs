@@ -45,6 +45,7 @@ pub struct ClusterPolicy {
     pub external_subnet: Option<Text>,
     pub floating_networks: BTreeSet<Text>,
     pub user_addresses: bool,
+    pub kept_addresses: bool,
     pub vip: VipMode,
     pub own_port: OwnPort,
     pub vip_subnets: BTreeSet<Text>,
@@ -271,13 +272,21 @@ impl ClusterPolicy {
             let message = format!("subnet {subnet:?} of the floating IP is not in network {network}");
             return breach(KuryrReason::FloatingNotAllowed, message);
         }
-        if let Some(address) = wish.address
-            && !self.user_addresses
-            && !(is_router && self.l7_router_ip == Some(address))
-        {
-            let message =
-                format!("floating IP {address} may not be asked for by address (floating.user of the writer)");
+        if wish.keep && !self.kept_addresses {
+            let message = "no floating IP may be kept when its owner goes (floating.keep of the writer)".to_owned();
             return breach(KuryrReason::FloatingNotAllowed, message);
+        }
+        if let Some(address) = wish.address {
+            let is_of_router = self.l7_router_ip == Some(address);
+            if is_of_router && !is_router {
+                let message = format!("floating IP {address} is that of the router (l7_router_ip of the writer)");
+                return breach(KuryrReason::FloatingNotAllowed, message);
+            }
+            if !is_of_router && !self.user_addresses {
+                let message =
+                    format!("floating IP {address} may not be asked for by address (floating.user of the writer)");
+                return breach(KuryrReason::FloatingNotAllowed, message);
+            }
         }
         Ok(())
     }

@@ -33,6 +33,7 @@ fn policy() -> ClusterPolicy {
         external_network: Some("ext".into()),
         floating_networks: set(&["ext2"]),
         user_addresses: false,
+        kept_addresses: false,
         certificates: set(&["https://keys/one", "https://keys/web/*"]),
         vip_ports: set(&["port"]),
         addresses: AddressRules { refused: Vec::new(), allowed: Some(vec!["10.0.0.0/8".parse().unwrap()]) },
@@ -243,6 +244,11 @@ fn what_it_does_not_name_is_refused_by_its_kind_and_name() {
             floating(FloatingWish { address: Some("172.24.4.9".parse().unwrap()), ..FloatingWish::default() }),
             KuryrReason::FloatingNotAllowed,
             "172.24.4.9",
+        ),
+        (
+            floating(FloatingWish { keep: true, ..FloatingWish::default() }),
+            KuryrReason::FloatingNotAllowed,
+            "floating.keep",
         ),
     ] {
         let (found, message) = checked(&wanted).unwrap_err();

@@ -1,5 +1,7 @@
-//! Random changes of Services, with kills of both programs, deletions by hand and lost answers, on real servers: when all
-//! Services are deleted, nothing is left of them. `GIMBAL_PROVE` sets the number of operations, `GIMBAL_WORLD` the seed.
+//! Random changes of Services and Ingresses, with kills of both programs, deletions by hand and lost answers, on real servers:
+//! when all of them are deleted, nothing is left of them. `GIMBAL_PROVE` sets the number of operations, `GIMBAL_WORLD` the seed.
+
+mod ingresses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,17 +13,20 @@ use gimbal_testkit::openstack::{Options, Service, Steer};
 use gimbal_tests::{NAMESPACE, WayBack};
 use serde_json::{Value, json};
 
+use ingresses::{INGRESSES, Ingresses, ROUTERS, removed_by_hand};
+
 const OPERATIONS: u64 = 40;
 const MOST_SERVICES: usize = 6;
 const WRITER: [&str; 2] = ["--drift-interval=2s", "--orphan-grace=5s"];
-const CONTROLLER: [&str; 1] = ["--cluster-ip-services=false"];
+const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
+const POLICY: &str = "vip: {mode: allocate}";
 /// How long the removal of everything may take: what fails is repeated after pauses that grow.
 const WITHIN: Duration = Duration::from_secs(240);
 /// The longest pause between two operations, in milliseconds.
 const PAUSE: u64 = 300;
 const TARGET: u16 = 8080;
 /// What a load balancer is made of, in OpenStack.
-const OCTAVIA: [&str; 3] = ["loadbalancers", "listeners", "pools"];
+const OCTAVIA: [&str; 4] = ["loadbalancers", "listeners", "pools", "l7policies"];
 const NEUTRON: [&str; 3] = ["ports", "floatingips", "security-groups"];
 
 struct World {
@@ -29,6 +34,7 @@ struct World {
     dice: Dice,
     /// Services that exist, and how many ports they have.
     services: BTreeMap<String, u16>,
+    ingresses: Ingresses,
     /// The number in the latest name.
     named: u64,
     made: u64,
@@ -40,11 +46,14 @@ async fn nothing_is_left_after_random_operations() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (operations, seed) = (number("GIMBAL_PROVE").unwrap_or(OPERATIONS), number("GIMBAL_WORLD").unwrap_or(1));
     // Changes are PENDING long enough for something to come between.
-    let options = Options { settle_delay: Duration::from_millis(50), ..Options::default() };
-    let stage = WayBack::build_on(options, "vip: {mode: allocate}").await.unwrap();
+    let options = Options { settle_delay: Duration::from_millis(50), ..Options::with_checked_tokens() };
+    let stage = WayBack::build_for_ingresses_on(options).await.unwrap();
+    stage.configure(&format!("{POLICY}\n  kubernetes: {{enable_ingress: true}}")).unwrap();
+    Ingresses::class(&stage).await;
     let before = everything(&stage).await.unwrap();
     let dice = Dice::new(seed);
-    let mut world = World { stage, dice, services: BTreeMap::new(), named: 0, made: 0, done: BTreeMap::new() };
+    let (services, ingresses, done) = (BTreeMap::new(), Ingresses::default(), BTreeMap::new());
+    let mut world = World { stage, dice, services, ingresses, named: 0, made: 0, done };
     world.stage.start_writer(&WRITER).await.unwrap();
     world.stage.start_controller(&CONTROLLER).await.unwrap();
     // There is something from the first operation on.
@@ -66,7 +75,7 @@ async fn nothing_is_left_after_random_operations() {
 
 impl World {
     async fn operate(&mut self) {
-        let what = match self.dice.below(48) {
+        let what = match self.dice.below(64) {
             // A kill costs a second or two in which nothing is made or removed: more of them leave nothing to kill.
             0 => self.kill_writer().await,
             1 => self.kill_controller().await,
@@ -76,13 +85,17 @@ impl World {
                 self.stage.start_controller(&CONTROLLER).await.unwrap();
                 "both killed"
             }
-            3..=4 => self.by_hand("loadbalancers").await,
-            5 => self.by_hand("listeners").await,
-            6 => self.by_hand("pools").await,
+            3..=4 => removed_by_hand(&self.stage, &mut self.dice, "loadbalancers").await,
+            5 => removed_by_hand(&self.stage, &mut self.dice, "listeners").await,
+            6 => removed_by_hand(&self.stage, &mut self.dice, "pools").await,
             7 => self.floating_ip_by_hand().await,
             8..=10 => self.lose(Service::Octavia).await,
             11..=12 => self.lose(Service::Neutron).await,
             13..=14 => self.refuse().await,
+            48.. => {
+                let services: Vec<&str> = self.services.keys().map(String::as_str).collect();
+                self.ingresses.operate(&self.stage, &mut self.dice, &services).await
+            }
             other => self.operate_on_service(other).await,
         };
         *self.done.entry(what).or_default() += 1;
@@ -186,17 +199,6 @@ impl World {
         "controller killed"
     }
 
-    /// Deletes something in Octavia, unless Octavia refuses.
-    async fn by_hand(&mut self, kind: &str) -> &'static str {
-        let octavia = self.stage.cloud.octavia();
-        let list = octavia.get(&format!("/{kind}")).await.unwrap();
-        let Some(id) = picked(&mut self.dice, &list[kind]) else { return "nothing to delete by hand" };
-        match octavia.delete(&format!("/{kind}/{id}?cascade=true")).await {
-            Ok(_) => "deleted by hand in Octavia",
-            Err(_) => "refused by hand",
-        }
-    }
-
     async fn floating_ip_by_hand(&mut self) -> &'static str {
         let neutron = self.stage.cloud.neutron(Service::Neutron).unwrap();
         let list = neutron.get("/floatingips").await.unwrap();
@@ -261,14 +263,22 @@ impl World {
         for name in self.services.keys() {
             self.stage.until_address(name).await.unwrap();
         }
+        self.ingresses.remove_all(&self.stage).await;
         for name in self.services.keys() {
             self.stage.delete_service(name).await.unwrap();
         }
+        let result = eventually("no Ingress is left", WITHIN, async || {
+            let left = self.stage.cluster.admin().items(INGRESSES).await?;
+            anyhow::ensure!(left.is_empty(), "{left:?}");
+            Ok::<_, anyhow::Error>(())
+        });
+        result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", self.stage.logs()));
+        // The router stays until a person says that it may go.
+        self.stage.configure(POLICY).unwrap();
         let result = eventually("nothing is left", WITHIN, async || {
             let mut left = Vec::new();
-            for path in
-                ["/api/v1/namespaces/shop/services", "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers"]
-            {
+            let balancers = "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers";
+            for path in ["/api/v1/namespaces/shop/services", balancers, ROUTERS] {
                 left.extend(self.stage.cluster.admin().items(path).await?.iter().map(Value::to_string));
             }
             left.extend(everything(&self.stage).await?.difference(before).cloned());
@@ -283,7 +293,7 @@ impl World {
 async fn everything(stage: &WayBack) -> anyhow::Result<BTreeSet<String>> {
     let neutron = stage.cloud.neutron(Service::Neutron)?;
     let mut all = BTreeSet::new();
-    for (api, kinds) in [(stage.cloud.octavia(), OCTAVIA), (&neutron, NEUTRON)] {
+    for (api, kinds) in [(stage.cloud.octavia(), &OCTAVIA[..]), (&neutron, &NEUTRON[..])] {
         for kind in kinds {
             let list = api.get(&format!("/{kind}")).await?;
             let rows = list[kind.replace('-', "_")].as_array().cloned().unwrap_or_default();

@@ -114,7 +114,7 @@ async fn a_replacement_behind_a_floating_ip_takes_as_long_as_the_floating_ip() {
 
 /// A stage on which members may, or may not, have load balancers fail over.
 async fn start(may_fail_over: bool) -> WayBack {
-    let options = Options { data_plane: true, ..Options::default() };
+    let options = Options { data_plane: true, ..Options::with_checked_tokens() };
     let mut stage = WayBack::build_on(options, "vip: {mode: allocate}").await.unwrap();
     if may_fail_over {
         stage.cloud.set_octavia_policy(FAILOVER).unwrap();

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 #[tokio::test]
 async fn the_model_is_as_neutron() {
-    let cloud = OpenStack::start_with(Options { neutron: true, ..Options::default() }).await.unwrap();
+    let cloud = OpenStack::start_with(Options { neutron: true, ..Options::with_checked_tokens() }).await.unwrap();
     let seed = setting("OCTAVIA_MODEL_SEED", 14);
     let requests = setting("OCTAVIA_MODEL_REQUESTS", 60);
     let mut pair = network::NetworkPair::new(&cloud).await;

@@ -52,9 +52,7 @@ pub(crate) enum PolicyWay {
     Open(String),
     /// Soon, and what it would take stays where it is until then.
     Soon,
-    /// When there is room for it. It stops no other, but what is not wanted any more of its host serves until then.
-    Later,
-    /// Not soon. It stops no other.
+    /// Not soon, and what would make room for it may be what is not wanted any more. It stops no other.
     Shut,
 }
 
@@ -267,16 +265,8 @@ impl PolicyPlan<'_> {
         });
         let mut all: Vec<(usize, Option<usize>)> = surplus.iter().map(|at| (*at, None)).chain(moved).collect();
         all.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((turn(&self.seen()[*at]), *at)));
-        let lacks_room = |(wish, found): &(&PolicyWish, &Found)| {
-            wish.way == PolicyWay::Later && !matches!(found, Found::Up(_)) && wish.host().is_some()
-        };
-        let without_room: BTreeSet<Option<&str>> =
-            self.wishes.iter().zip(found).filter(lacks_room).map(|(wish, _)| wish.host()).collect();
         all.into_iter().find_map(|(at, wish)| {
             let seen = &self.seen()[at];
-            if without_room.contains(&host_of(seen)) {
-                return None;
-            }
             if awaited.iter().any(|host| overlap(*host, host_of(seen))) {
                 awaited.insert(host_of(seen));
                 return None;

@@ -207,6 +207,10 @@ impl World {
     }
 
     pub fn change(&mut self, change: &CloudChange, way: Way) {
+        use CloudChange::{CreateRule, DeletePolicy, UpdatePolicy};
+        if matches!(change, CreateRule { .. } | UpdatePolicy { .. } | DeletePolicy { .. }) {
+            assert!(self.actor.project_of(change).is_some(), "nobody knows whose token this takes: {change:?}");
+        }
         self.sent.push(change.clone());
         if let Some(outcome) = self.refuses.and_then(|refuses| refuses(change)) {
             self.missing.extend(self.actor.answered(change, outcome, self.cloud.now()));

@@ -1,5 +1,7 @@
 //! Routers of which a part is refused, by a quota or because it is invalid: the rest is served.
 
+use std::time::Duration;
+
 use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
@@ -115,4 +117,43 @@ fn a_policy_that_is_refused_does_not_stop_the_replacement_of_a_broken_router() {
     assert_ne!(world.balancer(), first);
     wish.routes.pop();
     assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// Endpoints change all the time.
+#[test]
+fn what_is_left_alone_is_so_whatever_becomes_of_members() {
+    let fails: [(ServiceRefusal, usize); 3] = [
+        (ServiceRefusal::ProviderFailed, 6),
+        (ServiceRefusal::Invalid("no such address".to_owned()), 6),
+        (ServiceRefusal::Quota("L7Policy".to_owned()), 1),
+    ];
+    for (refusal, most) in fails {
+        let (mut wish, mut world) = router(&[FOUR[0], FOUR[2]], |_| {});
+        assert_eq!(world.run(), BalancerStep::Done);
+        world.refuses = Some(match refusal {
+            ServiceRefusal::ProviderFailed => |change| refused(change, ServiceRefusal::ProviderFailed),
+            ServiceRefusal::Quota(_) => |change| refused(change, ServiceRefusal::Quota("L7Policy".to_owned())),
+            _ => |change| refused(change, ServiceRefusal::Invalid("no such address".to_owned())),
+        });
+        // It concerns every host, so what goes waits for it, until it goes on failing.
+        wish.routes = vec![("", "/c", "two"), FOUR[2]];
+        world.sent.clear();
+        let reads = world.reads;
+        for nth in 0..30 {
+            wish.members.insert("three", vec![1, 2, 3 + nth % 2]);
+            (wish.base.generation, wish.base.known) = (wish.base.generation + 1, true);
+            world.actor.want(wish.entry());
+            world.run_for(Duration::from_secs(2));
+        }
+        let policies = &world.actor.balancer().unwrap().listeners[0].policies;
+        assert_eq!(policies.len(), 1, "{refusal:?}: what is not wanted has gone");
+        let tries = world.sent.iter().filter(|change| refused(change, refusal.clone()).is_some()).count();
+        assert!((1..=most).contains(&tries), "{refusal:?}: {tries} tries");
+        let looks = (world.reads - reads) / 12;
+        assert!(looks < 25, "{refusal:?}: {looks} looks");
+    }
+}
+
+fn refused(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
+    matches!(change, CloudChange::CreatePolicy { .. }).then_some(ChangeOutcome::Refused(refusal))
 }

@@ -193,8 +193,9 @@ fn a_cluster_that_had_the_name_before_does_not_get_it_again_and_blocks_nothing()
     let mut agent = controller(&["a"], writer.now);
     agent.source_complete();
     writer.open(&mut agent);
-    writer.all.tell(&RegistryEvent::OtherCluster { cluster: "prod1".into(), uid: "former".into() }, Instant::now());
-    assert!(writer.state().other_uid.is_some() && !writer.state().is_connected());
+    let (cluster, uid, balancer) = ("prod1".into(), "former".into(), "theirs".into());
+    writer.all.tell(&RegistryEvent::OtherCluster { cluster, uid, balancer }, Instant::now());
+    assert!(writer.state().namesake.is_some() && !writer.state().is_connected());
     let mut config = config(None);
     config.clusters[0].former_uids = [Text::from("former")].into();
     writer.all.configure(&config, writer.now);

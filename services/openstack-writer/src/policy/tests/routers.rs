@@ -67,6 +67,10 @@ fn the_address_of_the_configuration_is_allowed_for_routers_alone() {
     assert_eq!(checked(&router(floats(address))), Ok(()));
     assert_eq!(checked(&router(floats("172.24.4.14".parse().unwrap()))), Err(KuryrReason::FloatingNotAllowed));
     assert_eq!(checked(&with(floats(address))), Err(KuryrReason::FloatingNotAllowed), "a Service may not take it");
+    let policy_of_users = ClusterPolicy { user_addresses: true, ..policy.clone() };
+    let checked_for_users = |wanted: &DesiredLoadBalancer| policy_of_users.check(&known(), wanted).is_ok();
+    assert!(checked_for_users(&with(floats("172.24.4.14".parse().unwrap()))));
+    assert!(!checked_for_users(&with(floats(address))), "nor where users name addresses");
     let elsewhere = router(|header| {
         let network = Some("theirs".into());
         header.floating = Some(Box::new(FloatingWish { network, address: Some(address), ..FloatingWish::default() }));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_testkit::eventually;
-use gimbal_testkit::openstack::{Service, User};
+use gimbal_testkit::openstack::{Options, Service, User};
 use gimbal_tests::{SOON, expect_log};
 
 use super::admin::{configure_one, eventually_lb, lb};
@@ -71,7 +71,7 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_keystone_nothing_goes_and_everything_is_caught_up() {
-    let stage = Stage::start(&["--drift-interval", "1s", "--orphan-grace", "2s"]).await;
+    let stage = Stage::start_on(Options::default(), &["--drift-interval", "1s", "--orphan-grace", "2s"]).await;
     let controller = stage.controller(PROD1);
     controller.want("web", wanted(&owner(3), 1, &stage.subnet, &[80], &["10.0.0.1"]));
     let id = controller.expect_ready("web", 1).await;

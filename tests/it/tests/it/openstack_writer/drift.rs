@@ -231,9 +231,7 @@ pub async fn an_added_floating_ip(stage: &Stage, around: &Surroundings) {
         controller.want(name, wanted(owner, 1, &stage.subnet, &[80], &MEMBERS));
         let id = controller.expect_ready(name, 1).await;
         let port = stage.vip_port(&id).await;
-        let (made, _) = stage.make_floating(around, Some(&port)).await;
-        let fields = json!({"floatingip": {"description": description}});
-        stage.cloud.neutron(Service::Neutron).unwrap().put(&format!("/floatingips/{made}"), &fields).await.unwrap();
+        let (made, _) = stage.make_floating_described(around, Some(&port), description).await;
         floating.push((made, port));
     }
     let wait = eventually("it leads nowhere", MADE, async || {

@@ -23,8 +23,19 @@ impl Surroundings {
 impl Stage {
     /// Makes a floating IP as a user of the project does, and leads it to a port if one is given. Returns its ID and address.
     pub async fn make_floating(&self, around: &Surroundings, port: Option<&str>) -> (String, String) {
+        self.make_floating_described(around, port, "").await
+    }
+
+    /// As [`Stage::make_floating`]. The description is there from the first moment on, for looks may come at once.
+    pub async fn make_floating_described(
+        &self,
+        around: &Surroundings,
+        port: Option<&str>,
+        description: &str,
+    ) -> (String, String) {
         let neutron = self.cloud.neutron(Service::Neutron).unwrap();
-        let body = json!({"floating_network_id": around.outside, "project_id": self.project, "port_id": port});
+        let body = json!({"floating_network_id": around.outside, "project_id": self.project, "port_id": port,
+            "description": description});
         let made = neutron.post("/floatingips", &json!({"floatingip": body})).await.unwrap();
         let text = |field: &str| made["floatingip"][field].as_str().unwrap().to_owned();
         (text("id"), text("floating_ip_address"))

@@ -35,7 +35,12 @@ pub struct Surroundings {
 
 impl Stage {
     pub async fn start(args: &[&str]) -> Self {
-        let mut stage = Self::without_writer(args).await;
+        Self::start_on(Options::with_checked_tokens(), args).await
+    }
+
+    /// As [`Stage::start`], in a cloud with these options and Neutron.
+    pub async fn start_on(options: Options, args: &[&str]) -> Self {
+        let mut stage = Self::without_writer(options, args).await;
         stage.configure("");
         stage.start_writer().await;
         stage
@@ -43,7 +48,7 @@ impl Stage {
 
     /// Starts a writer that may use everything that there is around the subnet of VIPs.
     pub async fn wide(args: &[&str]) -> (Self, Surroundings) {
-        let mut stage = Self::without_writer(args).await;
+        let mut stage = Self::without_writer(Options::with_checked_tokens(), args).await;
         let outside = stage.cloud.create_external_network("203.0.113.0/24").await.unwrap();
         stage.cloud.create_router("alpha", &outside, &stage.subnet).await.unwrap();
         let neutron = stage.cloud.neutron(Service::Neutron).unwrap();
@@ -61,8 +66,8 @@ impl Stage {
         (stage, Surroundings { outside, second })
     }
 
-    async fn without_writer(args: &[&str]) -> Self {
-        let cloud = OpenStack::start_with(Options { neutron: true, ..Options::default() }).await.unwrap();
+    async fn without_writer(options: Options, args: &[&str]) -> Self {
+        let cloud = OpenStack::start_with(Options { neutron: true, ..options }).await.unwrap();
         let project = cloud.project("alpha").await.unwrap();
         let subnet = cloud.create_subnet("alpha", "10.60.0.0/24").await.unwrap();
         let programs = Programs::new(None).unwrap();

@@ -43,7 +43,7 @@ async fn a_name_has_one_cluster_and_what_another_left_is_not_touched() {
     // A restart forgets what was confirmed, and the tags tell of the other cluster.
     stage.stop_writer().await;
     stage.start_writer().await;
-    second.expect_goodbye(&format!("carry this name and the UID {} of another cluster", PROD1.1)).await;
+    second.expect_goodbye(&format!("carries this name and the UID {} of another cluster", PROD1.1)).await;
     let marks = stage.marks();
     second.want("web", wanted(&owner(2), 2, &stage.subnet, &[80], &["10.0.0.3"]));
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;

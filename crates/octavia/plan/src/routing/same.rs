@@ -1,0 +1,58 @@
+//! What of a router is wanted as before, where something else of it is wanted.
+
+use std::collections::BTreeSet;
+
+use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, LoadBalancerHeader, PoolId, Routing};
+
+use crate::memory::PlanPart;
+use crate::routing::fold::fold;
+
+/// The parts of a router whose own wish has not changed. What is known of them holds on: endpoints change all the time, and none
+/// of that makes a policy valid that is not.
+pub(crate) struct SameParts(BTreeSet<PlanPart>);
+
+impl SameParts {
+    /// Of what is no router, or is wanted elsewhere, nothing is the same.
+    pub(crate) fn of(before: &DesiredEntry, now: &DesiredEntry) -> Self {
+        let (DesiredEntry::LoadBalancer(before), DesiredEntry::LoadBalancer(now)) = (before, now) else {
+            return Self(BTreeSet::new());
+        };
+        let (old, new) = (&*before.header, &*now.header);
+        let is_there = old.placement == new.placement && old.listeners == new.listeners;
+        let (Some(from), Some(to)) = (old.routing.as_deref(), new.routing.as_deref()) else {
+            return Self(BTreeSet::new());
+        };
+        if !is_there {
+            return Self(BTreeSet::new());
+        }
+        let policies = |header: &LoadBalancerHeader, routing: &Routing| -> Vec<_> {
+            let all = header.listeners.iter().flat_map(|one| fold(routing, one.id).policies);
+            all.map(|policy| (policy.identity(), policy.to)).collect()
+        };
+        let former: BTreeSet<_> = policies(old, from).into_iter().collect();
+        let same = policies(new, to).into_iter().filter(|policy| former.contains(policy));
+        let mut parts: BTreeSet<PlanPart> = same.map(|(identity, _)| PlanPart::Policy(identity)).collect();
+        let are_balanced_so = old.balancing == new.balancing && old.monitor == new.monitor;
+        for pool in to.pools.iter().filter(|pool| are_balanced_so && from.pool(&pool.id) == Some(*pool)) {
+            let id = PoolId::Service(pool.id.clone());
+            parts.insert(PlanPart::of_pool(&id));
+            if has_same_members(before, now, &id) {
+                parts.insert(PlanPart::NewMembers(id));
+            }
+        }
+        // Whatever is removed is wanted in neither of them.
+        parts.insert(PlanPart::Removal(String::new()));
+        Self(parts)
+    }
+
+    pub(crate) fn has(&self, part: &PlanPart) -> bool {
+        match part {
+            PlanPart::Removal(_) => self.0.contains(&PlanPart::Removal(String::new())),
+            part => self.0.contains(part),
+        }
+    }
+}
+
+fn has_same_members(before: &DesiredLoadBalancer, now: &DesiredLoadBalancer, id: &PoolId) -> bool {
+    before.members.of(id) == now.members.of(id)
+}

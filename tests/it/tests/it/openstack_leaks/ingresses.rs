@@ -1,0 +1,110 @@
+//! Random changes of Ingresses, and of what the router has for them.
+
+use std::collections::BTreeSet;
+
+use gimbal_octavia_sim::Dice;
+use gimbal_testkit::cluster::Refused;
+use gimbal_tests::WayBack;
+use serde_json::{Value, json};
+
+use super::picked;
+
+pub const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
+pub const ROUTERS: &str = "/apis/openstack.org/v1/kuryrl7routers";
+const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
+const MOST: usize = 4;
+const HOSTS: [&str; 4] = ["a.test", "*.a.test", "b.test", ""];
+const PATHS: [&str; 4] = ["/", "/x", "/x/y", "/z"];
+
+/// The Ingresses that exist.
+#[derive(Default)]
+pub struct Ingresses {
+    names: BTreeSet<String>,
+    /// The number in the latest name.
+    named: u64,
+}
+
+impl Ingresses {
+    /// Makes the class of all of them.
+    pub async fn class(stage: &WayBack) {
+        let class = json!({"metadata": {"name": "kuryr"}, "spec": {"controller": "kuryr.openstack.org/ingress"}});
+        stage.cluster.admin().post(CLASSES, &class).await.unwrap();
+    }
+
+    /// Makes, changes or removes one of them, or something in Octavia. Routes lead to these Services, or to one that is absent.
+    pub async fn operate(&mut self, stage: &WayBack, dice: &mut Dice, services: &[&str]) -> &'static str {
+        let names: Vec<String> = self.names.iter().cloned().collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        match dice.below(12) {
+            0 => removed_by_hand(stage, dice, "l7policies").await,
+            1..=5 if names.len() < MOST => self.make(stage, &rules(dice, services)).await,
+            _ if names.is_empty() => self.make(stage, &rules(dice, services)).await,
+            6..=8 => {
+                let name = dice.pick(&names).to_owned();
+                let patch = json!({"spec": {"rules": rules(dice, services)}});
+                stage.cluster.admin().patch(&format!("{INGRESSES}/{name}"), &patch).await.unwrap();
+                "other routes"
+            }
+            _ => {
+                let name = dice.pick(&names).to_owned();
+                self.remove(stage, &name).await
+            }
+        }
+    }
+
+    async fn make(&mut self, stage: &WayBack, rules: &Value) -> &'static str {
+        self.named += 1;
+        let name = format!("ingress-{}", self.named);
+        let ingress = json!({"metadata": {"name": name}, "spec": {"ingressClassName": "kuryr", "rules": rules}});
+        stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
+        self.names.insert(name);
+        "Ingress made"
+    }
+
+    async fn remove(&mut self, stage: &WayBack, name: &str) -> &'static str {
+        self.names.remove(name);
+        match stage.cluster.admin().delete(&format!("{INGRESSES}/{name}")).await {
+            Ok(_) => "Ingress deleted",
+            Err(Refused { code: 404, .. }) => "the Ingress is gone already",
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+
+    /// Deletes all of them.
+    pub async fn remove_all(&mut self, stage: &WayBack) {
+        for name in self.names.clone() {
+            self.remove(stage, &name).await;
+        }
+    }
+}
+
+fn rules(dice: &mut Dice, services: &[&str]) -> Value {
+    let services: Vec<&str> = services.iter().copied().chain(["absent"]).collect();
+    let rules = (0..=dice.below(2)).map(|_| {
+        let paths: Vec<Value> = (0..=dice.below(2))
+            .map(|_| {
+                let service = json!({"name": dice.pick(&services), "port": {"number": 80}});
+                let (path, kind) = (dice.pick(&PATHS), dice.pick(&["Prefix", "Exact"]));
+                json!({"path": path, "pathType": kind, "backend": {"service": service}})
+            })
+            .collect();
+        let host = dice.pick(&HOSTS);
+        let mut rule = json!({"http": {"paths": paths}});
+        if !host.is_empty() {
+            rule["host"] = json!(host);
+        }
+        rule
+    });
+    rules.collect()
+}
+
+/// Deletes something in Octavia, unless Octavia refuses.
+pub async fn removed_by_hand(stage: &WayBack, dice: &mut Dice, kind: &str) -> &'static str {
+    let octavia = stage.cloud.octavia();
+    let list = octavia.get(&format!("/{kind}")).await.unwrap();
+    let Some(id) = picked(dice, &list[kind]) else { return "nothing to delete by hand" };
+    match octavia.delete(&format!("/{kind}/{id}?cascade=true")).await {
+        Ok(_) => "deleted by hand in Octavia",
+        Err(_) => "refused by hand",
+    }
+}
