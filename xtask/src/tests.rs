@@ -16,9 +16,10 @@ use crate::shell;
 /// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
 const INTEGRATION: &str = "tests/it";
 /// What runs at once of the integration tests, as arguments of their program. Each test has two API servers and takes
-/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others.
+/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others; they wait for most of
+/// their time.
 const INTEGRATION_RUNS: [&[&str]; 2] =
-    [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=6"]];
+    [&["openstack", "--test-threads=4"], &["--skip=openstack", "--skip=alone::", "--test-threads=5"]];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
 /// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.

@@ -141,7 +141,7 @@ impl Actor {
                 if let Some(pool) = self.pool_mut(pool) {
                     pool.members.retain(|one| one.id != *id);
                 }
-                self.memory.quota_freed();
+                self.memory.members_left();
             }
             CloudChange::CreateFloatingIp { .. } => {
                 self.seen.floating.push(SeenFloatingIp::read(&answer["floatingip"]))
@@ -187,7 +187,7 @@ impl Actor {
             self.memory.unread.insert(id.to_owned());
         }
         if frees {
-            self.memory.quota_freed();
+            self.memory.members_left();
         }
     }
 

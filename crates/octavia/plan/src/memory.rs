@@ -306,6 +306,11 @@ impl Memory {
         self.blocks.retain(|_, one| !matches!(one.block, Block::Quota(_)));
     }
 
+    /// The same after members have left, which makes no room for policies. Members of a router leave all the time.
+    pub(crate) fn members_left(&mut self) {
+        self.blocks.retain(|part, one| matches!(part, PlanPart::Policy(_)) || !matches!(one.block, Block::Quota(_)));
+    }
+
     /// Stops waiting for an address or a port that somebody else had: the owner has it now.
     pub(crate) fn address_found(&mut self) {
         self.blocks.retain(|part, one| *part != PlanPart::Balancer || !matches!(one.block, Block::Conflict(_)));

@@ -188,7 +188,8 @@ async fn an_expression_that_is_cut_breaks_the_load_balancer(both: &mut Both) {
 
 impl Both {
     async fn start() -> Self {
-        let cloud = OpenStack::start_with(Options { data_plane: true, ..Options::with_checked_tokens() }).await.unwrap();
+        let cloud =
+            OpenStack::start_with(Options { data_plane: true, ..Options::with_checked_tokens() }).await.unwrap();
         let mut provider = Provider::default();
         provider.invents_vips = true;
         let mut model = CloudModel::with_provider(provider);

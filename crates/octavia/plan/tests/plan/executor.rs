@@ -209,7 +209,7 @@ impl World {
     pub fn change(&mut self, change: &CloudChange, way: Way) {
         use CloudChange::{CreateRule, DeletePolicy, UpdatePolicy};
         if matches!(change, CreateRule { .. } | UpdatePolicy { .. } | DeletePolicy { .. }) {
-            assert!(self.actor.project_of(change).is_some(), "nobody knows whose token this takes: {change:?}");
+            assert!(self.actor.project_of(change).is_some(), "the project is unknown: {change:?}");
         }
         self.sent.push(change.clone());
         if let Some(outcome) = self.refuses.and_then(|refuses| refuses(change)) {

@@ -125,7 +125,7 @@ fn what_is_left_alone_is_so_whatever_becomes_of_members() {
     let fails: [(ServiceRefusal, usize); 3] = [
         (ServiceRefusal::ProviderFailed, 6),
         (ServiceRefusal::Invalid("no such address".to_owned()), 6),
-        (ServiceRefusal::Quota("L7Policy".to_owned()), 1),
+        (ServiceRefusal::Quota("L7Policy".to_owned()), 2),
     ];
     for (refusal, most) in fails {
         let (mut wish, mut world) = router(&[FOUR[0], FOUR[2]], |_| {});
