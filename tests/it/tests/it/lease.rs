@@ -159,25 +159,21 @@ async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
 
     // Killed, and back on the same host and address: it need not wait for its own lease.
     first.process.kill().unwrap();
-    let killed = Instant::now();
     let mut first = scene.writer_at(port, &config, &[]).await.unwrap();
     leads(&first).await;
     let spec = lease(&scene).await;
     assert_eq!(spec["holderIdentity"], holder);
     // The same holder throughout: a new term would have been counted if it had waited for the lease to expire.
     assert_eq!(spec["leaseTransitions"], 1, "{spec}");
-    assert!(killed.elapsed() < Duration::from_secs(3), "it waited for itself: {:?}", killed.elapsed());
 
     let mut second = scene.writer_as(SECOND, free_port().unwrap(), &config, &[]).await.unwrap();
     assert_eq!(metric(second.admin_port, "gimbal_writer_leading", "").await.unwrap(), 0.0);
     let exit = first.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(exit.code, Some(0));
-    let ended = Instant::now();
+    // Nobody has to wait until it expires.
+    assert_ne!(lease(&scene).await["holderIdentity"], holder);
     expect_log(&first.process, &["the lease is released"]).await.unwrap();
     leads(&second).await;
-    // Metrics are refreshed once a second; a lease lasts three.
-    assert!(ended.elapsed() < Duration::from_millis(2700), "led after {:?}", ended.elapsed());
-    assert_ne!(lease(&scene).await["holderIdentity"], holder);
 
     // The last one leaves the Lease without a holder.
     second.process.terminate(Duration::from_secs(5)).await.unwrap();

@@ -66,6 +66,13 @@ async fn a_leader_that_slept_longer_than_its_lease_neither_writes_nor_speaks() {
     let second = stage.controller_as(USERS[1], &[]);
     stage.make_service("web", "ClusterIP").await;
     stage.until_ready("web").await;
+    // A request that is under way arrives when the sleeper wakes. The last one for this Service is that of its Event.
+    eventually("the Event is there", SOON, async || {
+        let events = stage.events("web").await;
+        if events.iter().any(|[reason, ..]| reason == "KuryrEnsuredLB") { Ok(()) } else { Err(format!("{events:?}")) }
+    })
+    .await
+    .unwrap();
     first.process.freeze().unwrap();
     leads(&second).await;
     stage.make_slice("web", &["10.1.0.4"]).await;
