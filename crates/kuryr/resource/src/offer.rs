@@ -175,6 +175,10 @@ impl<T> OfferedEntry<T> {
             token = self.forget_report();
             self.gone = None;
         }
+        if self.offered.is_none() {
+            // One that came since it was withdrawn: no other will take its place.
+            token = token.or(self.forget_report());
+        }
         self.drained = self.offered.clone();
         self.note_drained(now, shows_ready);
         if self.drained.is_none() {

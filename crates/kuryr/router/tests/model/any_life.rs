@@ -188,3 +188,32 @@ fn any_life_ends_well() {
         Ok(())
     });
 }
+
+#[test]
+fn lives_that_once_went_wrong() {
+    use Op::{Answer, BackUp, Create, Delete, GoBack, Plan, Report, Restart, StripRouter, Watch, Work};
+    // A report comes after its entry was withdrawn, and before the writer has heard of that.
+    let reported_late = [
+        Create(1, 1),
+        Create(0, 2),
+        Watch(1),
+        BackUp,
+        Watch(1),
+        Plan,
+        Answer(2, 0),
+        Restart(0),
+        Create(0, 0),
+        Create(0, 0),
+        StripRouter(0),
+        GoBack,
+        Create(0, 0),
+        Create(0, 0),
+        Watch(0),
+        Watch(2),
+        Work,
+        Plan,
+        Report,
+        Delete(1),
+    ];
+    lives(Some(true), &reported_late);
+}
