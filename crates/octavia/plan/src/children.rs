@@ -163,6 +163,11 @@ impl Actor {
         if let Some(listener) = listener {
             return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
         }
+        // Those of a router have their own order.
+        let ours = balancer.listeners.iter().filter(|one| !target.is_router() && self.mark.is_on(&one.tags));
+        if let Some(policy) = ours.flat_map(|one| &one.policies).find(|one| may_go(&one.id, &one.tags)) {
+            return Some(BalancerStep::Change(CloudChange::DeletePolicy { id: policy.id.clone() }));
+        }
         let ids = target.pool_ids(wanted);
         let needed: BTreeSet<&str> =
             ids.iter().filter_map(|id| Some(pools.of_wanted(balancer, &target.pool(id)?)?.id.as_str())).collect();

@@ -12,6 +12,7 @@ use crate::times;
 mod by_hand;
 mod calls;
 mod crowd;
+mod ingresses;
 mod lost;
 mod one;
 mod quiet;
@@ -40,6 +41,8 @@ pub enum Row {
     Quiet,
     /// How long a creation goes on whose client is gone
     Lost,
+    /// 50 Ingresses of four paths at once, single changes beside them, a minute in which nothing changes
+    Ingresses,
 }
 
 impl Row {
@@ -61,6 +64,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
             Row::Storm => storm::run(runs, &mut outcome).await?,
             Row::Quiet => quiet::run(context.scaled(quiet::MANY), &mut outcome).await?,
             Row::Lost => lost::run(&mut outcome).await?,
+            Row::Ingresses => ingresses::run(context.scaled(ingresses::MANY), &mut outcome).await?,
         }
         eprint!("{}", crate::table::text(&outcome.figures));
     }

@@ -68,6 +68,7 @@ fn view(world: &mut World) -> Vec<String> {
         take("member", &world.rows(&path, "members"), &["address", "protocol_port", "weight", "admin_state_up"]);
     }
     take("monitor", &world.rows("/v2/lbaas/healthmonitors", "healthmonitors"), &["type", "delay"]);
+    take("policy", &world.rows("/v2/lbaas/l7policies", "l7policies"), &["action"]);
     for row in world.rows("/v2.0/floatingips", "floatingips") {
         take(
             "floating IP",
@@ -132,7 +133,7 @@ const CHANGED: [(&str, ByHand); 7] = [
 ];
 
 /// The second argument is the tags.
-const ADDED: [(&str, ByHand); 4] = [
+const ADDED: [(&str, ByHand); 5] = [
     ("listener", |made, tags| {
         let listener =
             json!({"loadbalancer_id": made.balancer, "protocol": "TCP", "protocol_port": 8443, "tags": tags});
@@ -151,6 +152,10 @@ const ADDED: [(&str, ByHand); 4] = [
         let monitor =
             json!({"pool_id": made.pool, "type": "TCP", "delay": 7, "timeout": 3, "max_retries": 2, "tags": tags});
         SimRequest::post(&format!("{LB}/healthmonitors"), json!({"healthmonitor": monitor}))
+    }),
+    ("policy", |made, tags| {
+        let policy = json!({"listener_id": made.listener, "action": "REJECT", "tags": tags});
+        SimRequest::post(&format!("{LB}/l7policies"), json!({"l7policy": policy}))
     }),
 ];
 

@@ -55,7 +55,7 @@ impl Calls {
             return &mut self.changes;
         }
         match last {
-            "loadbalancers" | "listeners" | "pools"
+            "loadbalancers" | "listeners" | "pools" | "l7policies"
                 if !asks("k8s-svc-uid") && !asks("provisioning_status") && !asks("loadbalancer_id=") =>
             {
                 &mut self.polls

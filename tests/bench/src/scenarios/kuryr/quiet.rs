@@ -49,7 +49,7 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
 }
 
 /// A minute that begins right after the lists.
-async fn minute(stage: &WayBack, what: &str, outcome: &mut Outcome) -> anyhow::Result<()> {
+pub async fn minute(stage: &WayBack, what: &str, outcome: &mut Outcome) -> anyhow::Result<()> {
     // What was changed is looked at once more with the next lists.
     let mut looks = Vec::new();
     for _ in 0..2 {
