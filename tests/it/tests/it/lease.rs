@@ -170,7 +170,7 @@ async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
     assert_eq!(metric(second.admin_port, "gimbal_writer_leading", "").await.unwrap(), 0.0);
     let exit = first.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(exit.code, Some(0));
-    // Nobody has to wait until it expires.
+    // No other one has to wait until it expires.
     assert_ne!(lease(&scene).await["holderIdentity"], holder);
     expect_log(&first.process, &["the lease is released"]).await.unwrap();
     leads(&second).await;

@@ -121,7 +121,8 @@ async fn routes_by_hand(stage: &WayBack, many: usize) -> anyhow::Result<ByHand> 
     let (begin, mut changes) = (Instant::now(), 0);
     for number in 0..many {
         for ((path, _), pool) in PATHS.iter().zip(&pools) {
-            let policy = json!({"l7policy": {"listener_id": listener, "action": "REDIRECT_TO_POOL", "redirect_pool_id": pool}});
+            let policy =
+                json!({"l7policy": {"listener_id": listener, "action": "REDIRECT_TO_POOL", "redirect_pool_id": pool}});
             let policy = id(&octavia.post("/l7policies", &policy).await?["l7policy"])?;
             by_hand::active(stage, &balancer).await?;
             let rules = [("HOST_NAME", "EQUAL_TO", host(number)), ("PATH", "STARTS_WITH", (*path).to_owned())];
