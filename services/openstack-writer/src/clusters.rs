@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredKey, Text};
-use gimbal_kuryr_wire::Kuryr;
+use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_octavia_registry::{
     AdoptionOutcome, CallAnswer, CallId, CallToMake, ClusterSettings, Registry, RegistrySettings,
 };
@@ -83,8 +83,8 @@ pub struct ClusterState {
     unchecked: BTreeSet<DesiredKey>,
     /// Entries that are refused.
     refused: BTreeSet<DesiredKey>,
-    /// Entries of which members are left out, and which, in words.
-    left_out: BTreeMap<DesiredKey, String>,
+    /// Entries of which something is left out, and what and why, in words.
+    left_out: BTreeMap<DesiredKey, Vec<(KuryrReason, String)>>,
     waiting: WaitingEntries,
     /// Owners whose mark an admin takes off just now: nothing is made or removed for them.
     released: BTreeSet<Text>,

@@ -3,10 +3,11 @@
 use std::fmt::Display;
 use std::time::{Duration, Instant};
 
-/// The shortest and the longest pause between two checks. Checks cost computing that what is awaited needs: a pause is
+/// The shortest and the longest pause between two quick checks. Checks cost computing that what is awaited needs: a pause is
 /// an eighth of the time that has passed, so that no wait gets longer by more than that.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
-/// A check that takes long computes much, or is one of many on a busy machine: no pause is shorter than twice that time.
+/// A check that takes long computes much, or is one of many on a busy machine: the pause after it is twice that time, up to
+/// this.
 const LONGEST_AFTER_SLOW: Duration = Duration::from_secs(1);
 
 /// Polls `condition` until it is `Ok`.
@@ -36,7 +37,8 @@ pub async fn eventually<T, E: Display>(
             anyhow::bail!("{what}: not within {timeout:?}: {}", last.unwrap_or_default());
         }
         let pause = (start.elapsed() / 8).clamp(shortest, longest);
-        tokio::time::sleep(pause.max((begun.elapsed() * 2).min(LONGEST_AFTER_SLOW))).await;
+        let pause = pause.max((begun.elapsed() * 2).min(LONGEST_AFTER_SLOW));
+        tokio::time::sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
     }
 }
 

@@ -207,7 +207,8 @@ impl Memory {
     pub(crate) fn wish_changed(&mut self, same: impl Fn(&PlanPart) -> bool) {
         self.just_looked = None;
         self.blocks.retain(|part, one| {
-            if same(part) {
+            // What has no end by itself would be for good.
+            if one.until.is_some() && same(part) {
                 return true;
             }
             one.failing.as_mut().is_some_and(|(failures, least)| {

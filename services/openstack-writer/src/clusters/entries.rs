@@ -228,14 +228,19 @@ impl ClusterState {
         let Some(reading) = &self.reading else { return Verdict::NotYet };
         let allowed =
             policy.check(&reading.known, wanted).and_then(|()| policy.may_share(key, wanted)).and_then(|()| {
-                let (placed, left_out) = policy.with_allowed_members(policy.placed(wanted))?;
+                let (placed, kept) = policy.without_kept(policy.placed(wanted));
+                let (placed, members) = policy.with_allowed_members(placed)?;
                 let group = placed.header.shared_group.as_deref().map(|group| &group.name);
                 self.used.take(key, EntrySize::of(&placed), group, &policy.quota)?;
-                Ok((placed, left_out))
+                let kept = kept.map(|words| (KuryrReason::FloatingNotAllowed, words));
+                let members = members.map(|words| (KuryrReason::MemberNotAllowed, words));
+                Ok((placed, members.into_iter().chain(kept).collect::<Vec<_>>()))
             });
         match allowed {
             Ok((placed, left_out)) => {
-                self.left_out.extend(left_out.map(|words| (key.clone(), words)));
+                if !left_out.is_empty() {
+                    self.left_out.insert(key.clone(), left_out);
+                }
                 Verdict::Wanted(DesiredEntry::LoadBalancer(placed))
             }
             Err(breach) => Verdict::Refused(breach),

@@ -26,8 +26,8 @@ impl Clusters {
         }
         for (name, key, mut report) in self.registry.take_reports(now) {
             let Some(state) = self.clusters.get_mut(&name) else { continue };
-            if let Some(words) = state.left_out.get(&key) {
-                add_left_out(&mut report, words);
+            for (reason, words) in state.left_out.get(&key).into_iter().flatten() {
+                add_left_out(&mut report, *reason, words);
             }
             if let Some(DesiredEntry::LoadBalancer(wanted)) = state.end.entry(&key).map(|entry| &**entry) {
                 state.waiting.reported(&key, wanted.generation, &report);
@@ -101,12 +101,12 @@ impl Clusters {
     }
 }
 
-/// Says in a report that members are left out. A type of condition is there once.
-pub(super) fn add_left_out(report: &mut LoadBalancerReport, words: &str) {
+/// Says in a report that something is left out. A type of condition is there once.
+pub(super) fn add_left_out(report: &mut LoadBalancerReport, reason: KuryrReason, words: &str) {
     match report.conditions.iter_mut().find(|condition| &*condition.kind == UNSUPPORTED) {
         Some(condition) => condition.message = format!("{}; {words}", condition.message).into(),
         None => {
-            let (kind, reason) = (UNSUPPORTED.into(), KuryrReason::MemberNotAllowed.as_str().into());
+            let (kind, reason) = (UNSUPPORTED.into(), reason.as_str().into());
             report.conditions.push(ReportedCondition { kind, reason, message: words.into() });
         }
     }

@@ -409,12 +409,12 @@ fn members_that_are_left_out_are_a_condition_of_the_report() {
         last_error: None,
     };
     let mut plain = report(Vec::new());
-    super::events::add_left_out(&mut plain, "1 of 2");
+    super::events::add_left_out(&mut plain, KuryrReason::MemberNotAllowed, "1 of 2");
     let [one] = &plain.conditions[..] else { panic!("not one") };
     assert_eq!((&*one.kind, &*one.reason, &*one.message), ("Unsupported", "MemberNotAllowed", "1 of 2"));
     let known = ReportedCondition { kind: "Unsupported".into(), reason: "Provider".into(), message: "no UDP".into() };
     let mut both = report(vec![known]);
-    super::events::add_left_out(&mut both, "1 of 2");
+    super::events::add_left_out(&mut both, KuryrReason::MemberNotAllowed, "1 of 2");
     let [one] = &both.conditions[..] else { panic!("each type is there once") };
     assert_eq!((&*one.reason, &*one.message), ("Provider", "no UDP; 1 of 2"));
 }

@@ -272,10 +272,6 @@ impl ClusterPolicy {
             let message = format!("subnet {subnet:?} of the floating IP is not in network {network}");
             return breach(KuryrReason::FloatingNotAllowed, message);
         }
-        if wish.keep && !self.kept_addresses {
-            let message = "no floating IP may be kept when its owner goes (floating.keep of the writer)".to_owned();
-            return breach(KuryrReason::FloatingNotAllowed, message);
-        }
         if let Some(address) = wish.address {
             let is_of_router = self.l7_router_ip == Some(address);
             if is_of_router && !is_router {
@@ -289,6 +285,19 @@ impl ClusterPolicy {
             }
         }
         Ok(())
+    }
+
+    /// Returns the load balancer without the wish to leave its floating IP behind where none may be left, with what its owner is
+    /// told of that.
+    #[must_use]
+    pub fn without_kept(&self, mut wanted: DesiredLoadBalancer) -> (DesiredLoadBalancer, Option<String>) {
+        if self.kept_addresses || !wanted.header.floating.as_ref().is_some_and(|wish| wish.keep) {
+            return (wanted, None);
+        }
+        if let Some(wish) = &mut Arc::make_mut(&mut wanted.header).floating {
+            wish.keep = false;
+        }
+        (wanted, Some("the floating IP goes with its owner: none may be kept (floating.keep of the writer)".to_owned()))
     }
 
     /// Returns the load balancer in the cluster's own project where it names none.

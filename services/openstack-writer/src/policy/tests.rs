@@ -245,11 +245,6 @@ fn what_it_does_not_name_is_refused_by_its_kind_and_name() {
             KuryrReason::FloatingNotAllowed,
             "172.24.4.9",
         ),
-        (
-            floating(FloatingWish { keep: true, ..FloatingWish::default() }),
-            KuryrReason::FloatingNotAllowed,
-            "floating.keep",
-        ),
     ] {
         let (found, message) = checked(&wanted).unwrap_err();
         assert_eq!(found, kind, "{message}");
@@ -313,6 +308,19 @@ fn a_listener_that_would_lose_all_members_that_serve_keeps_everything_as_it_is()
     checked(&[member(80, good, 0), member(80, bad, 1)]).unwrap_err();
     let breach = checked(&[member(80, good, 1), member(80, "fd00::1", 1)]).unwrap_err();
     assert!(breach.message.contains("no IPv6 member of port TCP:80"), "{breach}");
+}
+
+/// The rest of what such a load balancer wants is served.
+#[test]
+fn a_floating_ip_is_kept_only_where_the_policy_lets_it_be() {
+    let keeps =
+        with(|header| header.floating = Some(Box::new(FloatingWish { keep: true, ..FloatingWish::default() })));
+    assert_eq!(checked(&keeps), Ok(()));
+    let (placed, words) = policy().without_kept(keeps.clone());
+    assert_eq!(placed, with(|header| header.floating = Some(Box::default())));
+    assert!(words.unwrap().contains("floating.keep"));
+    let lenient = ClusterPolicy { kept_addresses: true, ..policy() };
+    assert_eq!(lenient.without_kept(keeps.clone()), (keeps, None));
 }
 
 #[test]

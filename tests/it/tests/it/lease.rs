@@ -150,27 +150,27 @@ async fn a_leader_that_slept_longer_than_its_lease_writes_nothing_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clean_stop_hands_the_lease_on_and_a_restart_takes_its_own_back() {
+    // Whoever waits until it expires waits longer than this test does.
+    const LONG: [&str; 1] = ["--lease-duration=90s"];
     let (scene, config) = scene().await;
     let port = free_port().unwrap();
-    let mut first = scene.writer_at(port, &config, &[]).await.unwrap();
+    let mut first = scene.writer_at(port, &config, &LONG).await.unwrap();
     leads(&first).await;
     let holder = lease(&scene).await["holderIdentity"].clone();
     assert!(holder.as_str().unwrap().contains(&format!("127.0.0.1:{port}")), "{holder}");
 
     // Killed, and back on the same host and address: it need not wait for its own lease.
     first.process.kill().unwrap();
-    let mut first = scene.writer_at(port, &config, &[]).await.unwrap();
+    let mut first = scene.writer_at(port, &config, &LONG).await.unwrap();
     leads(&first).await;
     let spec = lease(&scene).await;
     assert_eq!(spec["holderIdentity"], holder);
-    // The same holder throughout: a new term would have been counted if it had waited for the lease to expire.
     assert_eq!(spec["leaseTransitions"], 1, "{spec}");
 
-    let mut second = scene.writer_as(SECOND, free_port().unwrap(), &config, &[]).await.unwrap();
+    let mut second = scene.writer_as(SECOND, free_port().unwrap(), &config, &LONG).await.unwrap();
     assert_eq!(metric(second.admin_port, "gimbal_writer_leading", "").await.unwrap(), 0.0);
     let exit = first.process.terminate(Duration::from_secs(5)).await.unwrap();
     assert_eq!(exit.code, Some(0));
-    // No other one has to wait until it expires.
     assert_ne!(lease(&scene).await["holderIdentity"], holder);
     expect_log(&first.process, &["the lease is released"]).await.unwrap();
     leads(&second).await;

@@ -19,6 +19,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gimbal_kuryr_model::Text;
 use serde_json::{Map, Value, json};
 
 use crate::change::CloudChange;
@@ -52,7 +53,9 @@ pub(crate) enum PolicyWay {
     Open(String),
     /// Soon, and what it would take stays where it is until then.
     Soon,
-    /// Not soon, and what would make room for it may be what is not wanted any more. It stops no other.
+    /// When there is room for it. It stops no other, but what its owners have of its host serves until then.
+    Later,
+    /// Not soon. It stops no other.
     Shut,
 }
 
@@ -265,8 +268,16 @@ impl PolicyPlan<'_> {
         });
         let mut all: Vec<(usize, Option<usize>)> = surplus.iter().map(|at| (*at, None)).chain(moved).collect();
         all.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((turn(&self.seen()[*at]), *at)));
+        let lacks_room = |(wish, found): &(&PolicyWish, &Found)| {
+            wish.way == PolicyWay::Later && !matches!(found, Found::Up(_)) && wish.host().is_some()
+        };
+        let without_room: BTreeSet<Option<&str>> =
+            self.wishes.iter().zip(found).filter(lacks_room).map(|(wish, _)| wish.host()).collect();
         all.into_iter().find_map(|(at, wish)| {
             let seen = &self.seen()[at];
+            if without_room.contains(&host_of(seen)) && (wish.is_some() || self.is_of_wanted_owners(seen)) {
+                return None;
+            }
             if awaited.iter().any(|host| overlap(*host, host_of(seen))) {
                 awaited.insert(host_of(seen));
                 return None;
@@ -286,6 +297,13 @@ impl PolicyPlan<'_> {
                 },
             }
         })
+    }
+
+    /// Whether a policy has routes of owners that are still there, as far as its name tells. What is only of others goes, for they
+    /// wait for that, whatever these lack.
+    fn is_of_wanted_owners(&self, seen: &SeenPolicy) -> bool {
+        let is_wanted = |name: &Text| self.wishes.iter().any(|wish| wish.policy.names.contains(name));
+        WantedPolicy::names_in(&seen.name).iter().any(|name| name.is_empty() || is_wanted(name))
     }
 
     /// Returns the change of what a policy is called and of its tags.

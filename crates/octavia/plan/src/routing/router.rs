@@ -196,6 +196,7 @@ impl Actor {
     fn unless_part_blocked(&self, part: &PlanPart, now: Duration) -> Option<PolicyWay> {
         Some(match self.memory.block_of(part, now)? {
             Block::Failing if !self.memory.fails_on(part) => PolicyWay::Soon,
+            Block::Quota(_) => PolicyWay::Later,
             _ => PolicyWay::Shut,
         })
     }
@@ -209,6 +210,7 @@ impl Actor {
         match ways {
             _ if is_spent => PolicyWay::Shut,
             ways if ways.contains(&PolicyWay::Shut) => PolicyWay::Shut,
+            ways if ways.contains(&PolicyWay::Later) => PolicyWay::Later,
             _ => PolicyWay::Soon,
         }
     }

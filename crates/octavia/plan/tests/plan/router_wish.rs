@@ -35,6 +35,8 @@ pub struct RouterWish {
     pub members: BTreeMap<&'static str, Vec<u8>>,
     /// What is put behind the names of pools.
     pub suffix: &'static str,
+    /// Whose all routes are; unset: each is of an owner of its own.
+    pub owner: Option<&'static str>,
 }
 
 fn http() -> ListenerId {
@@ -45,7 +47,7 @@ impl RouterWish {
     pub fn new(subnet: &str, routes: &[WantedRoute]) -> Self {
         let mut base = Wish::new(subnet);
         (base.http, base.members) = (true, Vec::new());
-        Self { base, routes: routes.to_vec(), default: None, members: BTreeMap::new(), suffix: "" }
+        Self { base, routes: routes.to_vec(), default: None, members: BTreeMap::new(), suffix: "", owner: None }
     }
 
     /// The Services that are led to.
@@ -82,7 +84,7 @@ impl RouterWish {
                 true => RouteTarget::Redirect((*to).into()),
                 false => RouteTarget::Pool(id(to)),
             },
-            name: format!("shop{host}{path}").into(),
+            name: self.owner.map_or_else(|| format!("shop{host}{path}"), str::to_owned).into(),
         });
         let routing = Routing { pools: pools.collect(), default: self.default.map(id), routes: routes.collect() };
         let mut header =

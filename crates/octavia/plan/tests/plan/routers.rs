@@ -198,12 +198,31 @@ fn a_policy_that_octavia_refuses_stops_no_other() {
 }
 
 #[test]
-fn where_there_is_no_room_for_both_what_goes_makes_room_for_what_comes() {
+fn without_a_quota_for_another_policy_the_old_one_serves_on() {
+    let (mut wish, mut world) = router(&ROUTES, |wish| wish.owner = Some("shop/web"));
+    made(&wish, &mut world);
+    let served = answered(&mut world);
+    world.cloud.set_quota("p1", ProjectQuota { policies: Some(5), ..ProjectQuota::default() });
+    wish.routes[2].1 = "/b";
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+    assert_eq!(answered(&mut world), served);
+    assert_eq!(blocked(&world).len(), 1);
+    // What goes of another host makes room.
+    wish.routes.remove(3);
+    world.actor.want(wish.entry());
+    world.run_on();
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// Whoever removes an Ingress does not wait for another one.
+#[test]
+fn where_there_is_no_room_for_both_an_owner_that_goes_makes_room_for_one_that_comes() {
     let (mut wish, mut world) = router(&ROUTES, |_| {});
     made(&wish, &mut world);
     world.cloud.set_quota("p1", ProjectQuota { policies: Some(5), ..ProjectQuota::default() });
-    // On the same host: neither may wait for the other.
-    wish.routes[2].1 = "/b";
+    // Its name tells whose it is.
+    wish.routes[2].1 = "/z";
     world.actor.want(wish.entry());
     assert_eq!(world.run_on(), BalancerStep::Done);
     assert_eq!(answered(&mut world), wish.answers());

@@ -48,9 +48,16 @@ async fn a_name_has_one_cluster_and_what_another_left_is_not_touched() {
     second.want("web", wanted(&owner(2), 2, &stage.subnet, &[80], &["10.0.0.3"]));
     tokio::time::sleep(std::time::Duration::from_secs(3)).await;
     assert_eq!(stage.changes_since(marks), Vec::<String>::new());
-    configure_one(&stage, "prod1", &format!("clusterUid: {}\n  formerUids: [{}]", OTHER.1, PROD1.1));
+    // What carries another UID stops nothing where the configuration says which cluster it is.
+    configure_one(&stage, "prod1", &format!("clusterUid: {}", OTHER.1));
     assert_eq!(second.expect_ready("web", 2).await, made);
     stage.expect_members(&made, &[80], &["10.0.0.3"]).await;
+    stage.stop_writer().await;
+    stage.start_writer().await;
+    second.want("web", wanted(&owner(2), 3, &stage.subnet, &[80], &["10.0.0.4"]));
+    assert_eq!(second.expect_ready("web", 3).await, made);
+    stage.expect_members(&made, &[80], &["10.0.0.4"]).await;
+    configure_one(&stage, "prod1", &format!("clusterUid: {}\n  formerUids: [{}]", OTHER.1, PROD1.1));
 
     let first = stage.controller(PROD1);
     first.expect_goodbye("had the name prod1 before (formerUids)").await;

@@ -299,8 +299,10 @@ fn what_comes_soon_is_waited_for_by_what_it_concerns() {
     world.wishes[0].way = PolicyWay::Soon;
     let all = world.settle();
     assert_eq!(all[4..], ["new-4 goes", "new-2 goes"], "{all:?}");
+    world.wishes[0].way = PolicyWay::Later;
+    assert_eq!(world.settle(), [""; 0], "there is no room for it, and what serves its host stays");
     world.wishes[0].way = PolicyWay::Shut;
-    assert_eq!(world.settle(), ["new-1 goes"], "it may be what takes the room");
+    assert_eq!(world.settle(), ["new-1 goes"]);
 }
 
 #[derive(Debug, Clone)]
