@@ -287,8 +287,8 @@ impl ClusterPolicy {
         Ok(())
     }
 
-    /// Returns the load balancer without the wish to leave its floating IP behind where none may be left, with what its owner is
-    /// told of that.
+    /// Returns the load balancer without the wish to leave its floating IP behind where none may be left, with what is
+    /// reported of that.
     #[must_use]
     pub fn without_kept(&self, mut wanted: DesiredLoadBalancer) -> (DesiredLoadBalancer, Option<String>) {
         if self.kept_addresses || !wanted.header.floating.as_ref().is_some_and(|wish| wish.keep) {

@@ -221,7 +221,7 @@ fn where_there_is_no_room_for_both_an_owner_that_goes_makes_room_for_one_that_co
     let (mut wish, mut world) = router(&ROUTES, |_| {});
     made(&wish, &mut world);
     world.cloud.set_quota("p1", ProjectQuota { policies: Some(5), ..ProjectQuota::default() });
-    // Its name tells whose it is.
+    // Its name has its owner.
     wish.routes[2].1 = "/z";
     world.actor.want(wish.entry());
     assert_eq!(world.run_on(), BalancerStep::Done);
