@@ -22,7 +22,7 @@ struct Proof {
     programs: bool,
 }
 
-const PROOFS: [Proof; 8] = [
+const PROOFS: [Proof; 9] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -84,6 +84,15 @@ const PROOFS: [Proof; 8] = [
         file: "it",
         test: "openstack_leaks::",
         size: "1000",
+        programs: true,
+    },
+    Proof {
+        name: "kills",
+        what: "openstack-writer, the controller and both killed at every step of the life of a Service",
+        package: "gimbal-tests",
+        file: "it",
+        test: "openstack_way_back::kills::",
+        size: "1",
         programs: true,
     },
     Proof {

@@ -19,7 +19,7 @@ const INTEGRATION: &str = "tests/it";
 /// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others; they wait for most of
 /// their time.
 const INTEGRATION_RUNS: [&[&str]; 2] =
-    [&["openstack", "--test-threads=4"], &["--skip=openstack", "--skip=alone::", "--test-threads=5"]];
+    [&["openstack", "--test-threads=3"], &["--skip=openstack", "--skip=alone::", "--test-threads=4"]];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
 /// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.

@@ -148,7 +148,7 @@ async fn options_do_what_they_say() {
         tls: true,
         token_ttl: Duration::from_secs(4),
         page_max: 700,
-        settle_delay: Duration::from_secs(3),
+        settle_delay: Duration::from_secs(10),
         scale: Some(Scale::default()),
         ..Options::default()
     };

@@ -177,7 +177,7 @@ impl<T> OfferedEntry<T> {
         }
         if self.offered.is_none() {
             // One that came since it was withdrawn: no other will take its place.
-            token = token.or(self.forget_report());
+            token = token.or_else(|| self.forget_report());
         }
         self.drained = self.offered.clone();
         self.note_drained(now, shows_ready);

@@ -313,8 +313,7 @@ fn a_listener_that_would_lose_all_members_that_serve_keeps_everything_as_it_is()
 /// The rest of what such a load balancer wants is served.
 #[test]
 fn a_floating_ip_is_kept_only_where_the_policy_lets_it_be() {
-    let keeps =
-        with(|header| header.floating = Some(Box::new(FloatingWish { keep: true, ..FloatingWish::default() })));
+    let keeps = with(|header| header.floating = Some(Box::new(FloatingWish { keep: true, ..FloatingWish::default() })));
     assert_eq!(checked(&keeps), Ok(()));
     let (placed, words) = policy().without_kept(keeps.clone());
     assert_eq!(placed, with(|header| header.floating = Some(Box::default())));

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use ingresses::{INGRESSES, Ingresses, ROUTERS, removed_by_hand};
 
-const OPERATIONS: u64 = 40;
+const OPERATIONS: u64 = 24;
 const MOST_SERVICES: usize = 6;
 const WRITER: [&str; 2] = ["--drift-interval=2s", "--orphan-grace=5s"];
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];

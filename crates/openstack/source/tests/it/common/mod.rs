@@ -328,9 +328,9 @@ pub fn show(key: &SourceKey, service: &Service) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Returns the number of cases of a property test: `GIMBAL_PROVE` if set, for a longer run, else 400.
+/// Returns the number of cases of a property test: `GIMBAL_PROVE` if set, for a longer run, else 120.
 pub fn cases() -> u32 {
-    std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok()).unwrap_or(400)
+    std::env::var("GIMBAL_PROVE").ok().and_then(|cases| cases.parse().ok()).unwrap_or(120)
 }
 
 /// Options without a sweep and without a hold for projects.
