@@ -22,6 +22,8 @@ const INTEGRATION_RUNS: [&[&str]; 2] =
     [&["openstack", "--test-threads=3"], &["--skip=openstack", "--skip=alone::", "--test-threads=4"]];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
+/// Another program that does: three nodes with kubelets, on which no request may fail.
+const PROGRAM_ALONE: &str = "nodes";
 /// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.
 const OTHERS_AT_ONCE: usize = 2;
 
@@ -79,6 +81,7 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     let programs = programs(which)?;
     let bin_dir = bin_dir()?;
     let (integration, others): (Vec<_>, Vec<_>) = programs.iter().partition(|program| is_integration(program));
+    let (alone, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|program| program.name == PROGRAM_ALONE);
     let mut others: Vec<_> = others.into_iter().filter(|program| which == Which::All || is_fast(program)).collect();
     // Those that take long begin first.
     others.sort_by_key(|program| (is_fast(program), program.name != WAITS_LONGEST));
@@ -124,6 +127,7 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     });
     if which == Which::All {
         integration.iter().for_each(|program| one(program, ALONE));
+        alone.iter().for_each(|program| one(program, &[]));
     }
     let again = again.into_inner().unwrap_or_else(PoisonError::into_inner);
     let again = programs.iter().flat_map(|program| {
