@@ -3,6 +3,7 @@
 
 mod ask;
 mod grpcurl;
+mod ingresses;
 mod many;
 mod mirror;
 mod objects;
@@ -16,6 +17,7 @@ mod way_back;
 
 pub use ask::{expect_log, expect_metric, get, metric};
 pub use grpcurl::Grpcurl;
+pub use ingresses::{INGRESSES, ROUTERS, ingress_path};
 pub use many::{expect_slices, offer_many};
 pub use mirror::{Mirror, addresses};
 pub use objects::{Ep, slice, slice_of, svc};

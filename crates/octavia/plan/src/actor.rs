@@ -144,7 +144,7 @@ impl Actor {
             self.memory.looked = false;
         }
         if desired != self.desired {
-            let same = (!self.memory.knows_no_part()).then(|| SameParts::of(&self.desired, &desired));
+            let same = if self.memory.knows_no_part() { None } else { SameParts::of(&self.desired, &desired) };
             self.memory.wish_changed(|part| same.as_ref().is_some_and(|same| same.has(part)));
         }
         self.desired = desired;

@@ -291,12 +291,11 @@ impl ClusterPolicy {
     /// reported of that.
     #[must_use]
     pub fn without_kept(&self, mut wanted: DesiredLoadBalancer) -> (DesiredLoadBalancer, Option<String>) {
-        if self.kept_addresses || !wanted.header.floating.as_ref().is_some_and(|wish| wish.keep) {
+        let Some(wish) = wanted.header.floating.as_deref().filter(|wish| wish.keep && !self.kept_addresses) else {
             return (wanted, None);
-        }
-        if let Some(wish) = &mut Arc::make_mut(&mut wanted.header).floating {
-            wish.keep = false;
-        }
+        };
+        let wish = FloatingWish { keep: false, ..wish.clone() };
+        Arc::make_mut(&mut wanted.header).floating = Some(Box::new(wish));
         (wanted, Some("the floating IP goes with its owner: none may be kept (floating.keep of the writer)".to_owned()))
     }
 

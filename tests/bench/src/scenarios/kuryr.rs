@@ -91,12 +91,15 @@ fn median(times: Vec<Duration>) -> f64 {
     times::median(times.into_iter().map(|time| time.as_secs_f64() * 1e3).collect())
 }
 
-#[allow(clippy::cast_precision_loss)]
 fn median_count(counts: &[usize]) -> f64 {
-    times::median(counts.iter().map(|count| *count as f64).collect())
+    times::median(counts.iter().copied().map(number).collect())
+}
+
+fn count(what: String, count: usize) -> Figure {
+    Figure::new(what, number(count), "")
 }
 
 #[allow(clippy::cast_precision_loss)]
-fn count(what: String, count: usize) -> Figure {
-    Figure::new(what, count as f64, "")
+fn number(count: usize) -> f64 {
+    count as f64
 }

@@ -10,10 +10,10 @@ use gimbal_octavia_sim::Dice;
 use gimbal_testkit::cluster::Refused;
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{Options, Service, Steer};
-use gimbal_tests::{NAMESPACE, WayBack};
+use gimbal_tests::{INGRESSES, NAMESPACE, ROUTERS, WayBack};
 use serde_json::{Value, json};
 
-use ingresses::{INGRESSES, Ingresses, ROUTERS, removed_by_hand};
+use ingresses::{Ingresses, removed_by_hand};
 
 const OPERATIONS: u64 = 24;
 const MOST_SERVICES: usize = 6;
@@ -49,7 +49,7 @@ async fn nothing_is_left_after_random_operations() {
     let options = Options { settle_delay: Duration::from_millis(50), ..Options::with_checked_tokens() };
     let stage = WayBack::build_for_ingresses_on(options).await.unwrap();
     stage.configure(&format!("{POLICY}\n  kubernetes: {{enable_ingress: true}}")).unwrap();
-    Ingresses::class(&stage).await;
+    stage.make_ingress_class().await.unwrap();
     let before = everything(&stage).await.unwrap();
     let dice = Dice::new(seed);
     let (services, ingresses, done) = (BTreeMap::new(), Ingresses::default(), BTreeMap::new());

@@ -276,6 +276,7 @@ impl World {
             10 => WriteOutcome::Throttled(Some(Duration::from_millis(300))),
             _ => WriteOutcome::Unknown("no connection".into()),
         };
+        self.end(&write);
         self.controller.wrote(&write.object, outcome, self.now);
         true
     }
@@ -285,6 +286,14 @@ impl World {
         if !self.late.is_empty() {
             let write = self.late.remove(0);
             self.carry_out(&write);
+            self.end(&write);
+        }
+    }
+
+    /// A write that will not arrive any more.
+    fn end(&mut self, write: &ClusterWrite) {
+        if !self.late.contains(write) {
+            self.decided_without_leave.retain(|one| one != write);
         }
     }
 

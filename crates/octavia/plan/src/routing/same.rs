@@ -12,19 +12,14 @@ use crate::routing::fold::fold;
 pub(crate) struct SameParts(BTreeSet<PlanPart>);
 
 impl SameParts {
-    /// Of what is no router, or is wanted elsewhere, nothing is the same.
-    pub(crate) fn of(before: &DesiredEntry, now: &DesiredEntry) -> Self {
-        let (DesiredEntry::LoadBalancer(before), DesiredEntry::LoadBalancer(now)) = (before, now) else {
-            return Self(BTreeSet::new());
-        };
+    /// Returns them; `None` for what is no router, or is wanted elsewhere: nothing of that is the same.
+    pub(crate) fn of(before: &DesiredEntry, now: &DesiredEntry) -> Option<Self> {
+        let (DesiredEntry::LoadBalancer(before), DesiredEntry::LoadBalancer(now)) = (before, now) else { return None };
         let (old, new) = (&*before.header, &*now.header);
-        let is_there = old.placement == new.placement && old.listeners == new.listeners;
-        let (Some(from), Some(to)) = (old.routing.as_deref(), new.routing.as_deref()) else {
-            return Self(BTreeSet::new());
-        };
-        if !is_there {
-            return Self(BTreeSet::new());
+        if old.placement != new.placement || old.listeners != new.listeners {
+            return None;
         }
+        let (from, to) = (old.routing.as_deref()?, new.routing.as_deref()?);
         let policies = |header: &LoadBalancerHeader, routing: &Routing| -> Vec<_> {
             let all = header.listeners.iter().flat_map(|one| fold(routing, one.id).policies);
             all.map(|policy| (policy.identity(), policy.to)).collect()
@@ -40,16 +35,12 @@ impl SameParts {
                 parts.insert(PlanPart::NewMembers(id));
             }
         }
-        // Whatever is removed is wanted in neither of them.
-        parts.insert(PlanPart::Removal(String::new()));
-        Self(parts)
+        Some(Self(parts))
     }
 
     pub(crate) fn has(&self, part: &PlanPart) -> bool {
-        match part {
-            PlanPart::Removal(_) => self.0.contains(&PlanPart::Removal(String::new())),
-            part => self.0.contains(part),
-        }
+        // Whatever is removed is wanted in neither of them.
+        matches!(part, PlanPart::Removal(_)) || self.0.contains(part)
     }
 }
 

@@ -5,19 +5,17 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_testkit::openstack::Options;
-use gimbal_tests::WayBack;
+use gimbal_tests::{INGRESSES, WayBack, ingress_path};
 use serde_json::{Value, json};
 
 use super::calls::{self, Calls};
-use super::{REST, by_hand, count, quiet, services};
+use super::{REST, by_hand, count, number, quiet, services};
 use crate::figure::{Figure, Outcome};
 
 /// Ingresses, each with a host of its own.
 pub const MANY: usize = 50;
 /// The paths of each, with the Service that each leads to.
 const PATHS: [(&str, &str); 4] = [("/a", "s0"), ("/b", "s1"), ("/c", "s2"), ("/d", "s3")];
-const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
-const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 const MEMBERS: u8 = 3;
 const LOOK: Duration = Duration::from_millis(100);
 const WITHIN: Duration = Duration::from_secs(1800);
@@ -71,19 +69,15 @@ async fn stage() -> anyhow::Result<WayBack> {
     let mut stage = WayBack::build_for_ingresses_on(Options::default()).await?;
     let quota = "quota: {loadBalancers: 100000, listeners: 100000, members: 10000000, ports: 100000}";
     stage.configure(&format!("vip: {{mode: allocate}}\n  kubernetes: {{enable_ingress: true}}\n  {quota}"))?;
-    let class = json!({"metadata": {"name": "kuryr"}, "spec": {"controller": "kuryr.openstack.org/ingress"}});
-    stage.cluster.admin().post(CLASSES, &class).await?;
+    stage.make_ingress_class().await?;
     stage.start_writer(&[]).await?;
     stage.start_controller(&["--cluster-ip-services=false", "--ingress"]).await?;
     Ok(stage)
 }
 
 fn rule(number: usize, paths: &[(&str, &str)]) -> Value {
-    let path = |(path, service): &(&str, &str)| {
-        let backend = json!({"service": {"name": service, "port": {"number": 80}}});
-        json!({"path": path, "pathType": "Prefix", "backend": backend})
-    };
-    json!({"host": host(number), "http": {"paths": paths.iter().map(path).collect::<Vec<_>>()}})
+    let paths: Vec<Value> = paths.iter().map(|(path, service)| ingress_path(path, "Prefix", service)).collect();
+    json!({"host": host(number), "http": {"paths": paths}})
 }
 
 fn host(number: usize) -> String {
@@ -91,9 +85,7 @@ fn host(number: usize) -> String {
 }
 
 async fn make(stage: &WayBack, number: usize) -> anyhow::Result<()> {
-    let spec = json!({"ingressClassName": "kuryr", "rules": [rule(number, &PATHS)]});
-    let ingress = json!({"metadata": {"name": format!("many-{number}")}, "spec": spec});
-    stage.cluster.admin().post(INGRESSES, &ingress).await?;
+    stage.make_ingress(&format!("many-{number}"), &json!([rule(number, &PATHS)])).await?;
     Ok(())
 }
 
@@ -170,9 +162,4 @@ async fn until_changed(stage: &WayBack, marks: [usize; 2]) -> anyhow::Result<Cal
 
 fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn number(count: usize) -> f64 {
-    count as f64
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_tests::WayBack;
 
 use super::calls::{self, Calls};
-use super::{count, services};
+use super::{count, number, services};
 use crate::figure::{Aim, Figure, Outcome};
 use crate::proc::Usage;
 
@@ -121,9 +121,4 @@ fn memory(stage: &WayBack) -> anyhow::Result<[f64; 2]> {
 
 fn none(what: String, found: usize) -> Figure {
     count(what, found).aim(Aim::AtMost(0.0))
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn number(count: usize) -> f64 {
-    count as f64
 }

@@ -4,14 +4,11 @@ use std::collections::BTreeSet;
 
 use gimbal_octavia_sim::Dice;
 use gimbal_testkit::cluster::Refused;
-use gimbal_tests::WayBack;
+use gimbal_tests::{INGRESSES, WayBack, ingress_path};
 use serde_json::{Value, json};
 
 use super::picked;
 
-pub const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
-pub const ROUTERS: &str = "/apis/openstack.org/v1/kuryrl7routers";
-const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 const MOST: usize = 4;
 const HOSTS: [&str; 4] = ["a.test", "*.a.test", "b.test", ""];
 const PATHS: [&str; 4] = ["/", "/x", "/x/y", "/z"];
@@ -25,12 +22,6 @@ pub struct Ingresses {
 }
 
 impl Ingresses {
-    /// Makes the class of all of them.
-    pub async fn class(stage: &WayBack) {
-        let class = json!({"metadata": {"name": "kuryr"}, "spec": {"controller": "kuryr.openstack.org/ingress"}});
-        stage.cluster.admin().post(CLASSES, &class).await.unwrap();
-    }
-
     /// Makes, changes or removes one of them, or something in Octavia. Routes lead to these Services, or to one that is absent.
     pub async fn operate(&mut self, stage: &WayBack, dice: &mut Dice, services: &[&str]) -> &'static str {
         let names: Vec<String> = self.names.iter().cloned().collect();
@@ -55,8 +46,7 @@ impl Ingresses {
     async fn make(&mut self, stage: &WayBack, rules: &Value) -> &'static str {
         self.named += 1;
         let name = format!("ingress-{}", self.named);
-        let ingress = json!({"metadata": {"name": name}, "spec": {"ingressClassName": "kuryr", "rules": rules}});
-        stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
+        stage.make_ingress(&name, rules).await.unwrap();
         self.names.insert(name);
         "Ingress made"
     }
@@ -83,9 +73,8 @@ fn rules(dice: &mut Dice, services: &[&str]) -> Value {
     let rules = (0..=dice.below(2)).map(|_| {
         let paths: Vec<Value> = (0..=dice.below(2))
             .map(|_| {
-                let service = json!({"name": dice.pick(&services), "port": {"number": 80}});
-                let (path, kind) = (dice.pick(&PATHS), dice.pick(&["Prefix", "Exact"]));
-                json!({"path": path, "pathType": kind, "backend": {"service": service}})
+                let service = dice.pick(&services);
+                ingress_path(dice.pick(&PATHS), dice.pick(&["Prefix", "Exact"]), service)
             })
             .collect();
         let host = dice.pick(&HOSTS);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::Reply;
-use gimbal_tests::WayBack;
+use gimbal_tests::{INGRESSES, ROUTERS, WayBack, ingress_path};
 use serde_json::{Value, json};
 
 use super::{WRITER, expect_no_change, kill_controller, kill_writer};
@@ -13,9 +13,6 @@ use super::{WRITER, expect_no_change, kill_controller, kill_writer};
 /// A route takes three or four changes of a load balancer, one after the other.
 const WITHIN: Duration = Duration::from_secs(240);
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
-const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
-const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
-const ROUTERS: &str = "/apis/openstack.org/v1/kuryrl7routers";
 const HTTP: (&str, u16) = ("http", 8080);
 /// Services, and the address of the one Pod of each.
 const SERVICES: [(&str, &str); 4] = [("s1", "10.1.0.1"), ("s2", "10.1.0.2"), ("s3", "10.1.0.3"), ("s4", "10.1.0.4")];
@@ -26,8 +23,7 @@ async fn requests_are_led_by_host_and_path() {
     for (name, address) in SERVICES {
         stage.plane().unwrap().member(address, HTTP.1, name).await.unwrap();
     }
-    let class = json!({"metadata": {"name": "kuryr"}, "spec": {"controller": "kuryr.openstack.org/ingress"}});
-    stage.cluster.admin().post(CLASSES, &class).await.unwrap();
+    stage.make_ingress_class().await.unwrap();
     stage.start_writer(&WRITER).await.unwrap();
     stage.start_controller(&CONTROLLER).await.unwrap();
     let router = the_router_is_there_before_the_first_ingress(&stage).await;
@@ -258,16 +254,12 @@ async fn make_service(stage: &WayBack, name: &str) {
 
 /// Paths with their type and Service.
 fn rule(host: &str, paths: &[(&str, &str, &str)]) -> Value {
-    let path = |(path, kind, service): &(&str, &str, &str)| {
-        let backend = json!({"service": {"name": service, "port": {"number": 80}}});
-        json!({"path": path, "pathType": kind, "backend": backend})
-    };
-    json!({"host": host, "http": {"paths": paths.iter().map(path).collect::<Vec<_>>()}})
+    let paths: Vec<Value> = paths.iter().map(|(path, kind, service)| ingress_path(path, kind, service)).collect();
+    json!({"host": host, "http": {"paths": paths}})
 }
 
 async fn make(stage: &WayBack, name: &str, rules: &Value) {
-    let ingress = json!({"metadata": {"name": name}, "spec": {"ingressClassName": "kuryr", "rules": rules}});
-    stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
+    stage.make_ingress(name, rules).await.unwrap();
 }
 
 async fn remove(stage: &WayBack, name: &str) {
