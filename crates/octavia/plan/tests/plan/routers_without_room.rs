@@ -154,6 +154,24 @@ fn what_is_left_alone_is_so_whatever_becomes_of_members() {
     }
 }
 
+/// A provider that cannot do it today may be upgraded, and no time ends what it has said of one policy.
+#[test]
+fn what_a_provider_could_not_do_is_tried_again_with_the_next_change() {
+    let (mut wish, mut world) = router(&[FOUR[0], FOUR[2]], |_| {});
+    assert_eq!(world.run(), BalancerStep::Done);
+    world.refuses = Some(|change| refused(change, ServiceRefusal::Unsupported("no such rule".to_owned())));
+    wish.routes.push(FOUR[3]);
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Unsupported(_))));
+    world.refuses = None;
+    wish.members.insert("three", vec![1, 2, 3]);
+    wish.base.generation = 3;
+    world.actor.want(wish.entry());
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
 fn refused(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
     matches!(change, CloudChange::CreatePolicy { .. }).then_some(ChangeOutcome::Refused(refusal))
 }
