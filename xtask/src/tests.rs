@@ -16,16 +16,16 @@ use crate::shell;
 /// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
 const INTEGRATION: &str = "tests/it";
 /// What runs at once of the integration tests, as arguments of their program. Each test has two API servers and takes
-/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others; they wait for most of
-/// their time.
+/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others. Two of each keep two
+/// cores busy; more only run into each other's deadlines.
 const INTEGRATION_RUNS: [&[&str]; 2] =
-    [&["openstack", "--test-threads=3"], &["--skip=openstack", "--skip=alone::", "--test-threads=4"]];
+    [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
 /// Another program that does: three nodes with kubelets, on which no request may fail.
 const PROGRAM_ALONE: &str = "nodes";
-/// How many of the other programs run at once. The long ones wait for OpenStack's servers more than they compute.
-const OTHERS_AT_ONCE: usize = 2;
+/// How many of the other programs run at once, each with a test for each core.
+const OTHERS_AT_ONCE: usize = 1;
 
 /// The seed of every property test, so that a change is judged by what it does and not by luck. `cargo xtask prove` looks for
 /// what other values find.
