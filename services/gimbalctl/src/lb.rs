@@ -1,10 +1,8 @@
 //! `gimbalctl lb`: the load balancers of Kubernetes clusters in OpenStack.
 
-use std::io::{self, Write as _};
-
 use clap::{Args, Subcommand};
 use gimbal_kuryr_wire::pb;
-use gimbal_model::{NamespaceName, is_label, is_subdomain};
+use gimbal_model::NamespaceName;
 use gimbal_runtime::Exit;
 use gimbal_transport::Channel;
 use pb::admin_service_client::AdminServiceClient;
@@ -12,13 +10,17 @@ use pb::inspection_service_client::InspectionServiceClient;
 use pb::watch_response::Event;
 use serde_json::{Value, json};
 
-use crate::OutputForm;
+use crate::clusters;
+use crate::output::{OutputForm, print};
 use crate::refusal::failed;
+use crate::services::{ServiceName, service_name};
 use crate::table::columns;
 
 /// What to do with load balancers.
 #[derive(Debug, Subcommand)]
 pub enum LbCommand {
+    /// Lists the clusters: their streams, what is pending, left over and held, and trouble
+    Clusters,
     /// Lists what clusters want, and what came of it
     List(WhichOnes),
     /// Says why a load balancer is as it is
@@ -35,8 +37,8 @@ pub enum LbCommand {
     /// Takes over a load balancer that Kuryr or the cloud provider made, without a new address
     Adopt {
         /// The Service, as namespace/name
-        #[arg(value_parser = service)]
-        service: ServiceRef,
+        #[arg(value_parser = service_name)]
+        service: ServiceName,
         /// ID of the load balancer
         #[arg(value_parser = balancer)]
         id: String,
@@ -46,6 +48,14 @@ pub enum LbCommand {
         /// Only print what would be changed
         #[arg(long)]
         dry_run: bool,
+    },
+    /// Releases a removal that the guard holds
+    Approve {
+        /// The id of what is held, from `gimbalctl lb clusters`
+        id: String,
+        /// The cluster
+        #[arg(long)]
+        cluster: String,
     },
     /// Takes our marks off a load balancer that no cluster wants; it stays as it is
     Forget {
@@ -87,22 +97,6 @@ pub struct WhichOnes {
     trouble: bool,
 }
 
-/// A Service.
-#[derive(Debug, Clone)]
-pub struct ServiceRef {
-    namespace: String,
-    name: String,
-}
-
-fn service(text: &str) -> Result<ServiceRef, String> {
-    match text.split_once('/') {
-        Some((namespace, name)) if is_label(namespace) && is_subdomain(name) => {
-            Ok(ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() })
-        }
-        _ => Err("write it as namespace/name".to_owned()),
-    }
-}
-
 /// A Service's load balancer, or a router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryRef {
@@ -116,7 +110,7 @@ fn entry(text: &str) -> Result<EntryRef, String> {
         Some((namespace, name)) => (pb::EntryKind::L7Router, format!("{namespace}/{name}")),
         None => (pb::EntryKind::LoadBalancer, text.to_owned()),
     };
-    service(&text).map(|ServiceRef { namespace, name }| EntryRef { kind, namespace, name })
+    service_name(&text).map(|ServiceName { namespace, name }| EntryRef { kind, namespace, name })
 }
 
 fn balancer(text: &str) -> Result<String, String> {
@@ -130,10 +124,12 @@ fn balancer(text: &str) -> Result<String, String> {
 /// The server's refusal, or a connection that breaks.
 pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Result<(), Exit> {
     match command {
+        LbCommand::Clusters => clusters::list(channel, output).await,
+        LbCommand::Approve { id, cluster } => clusters::approve(cluster, id, channel, output).await,
         LbCommand::List(which) => list(which, channel, output).await,
         LbCommand::Why { entry, cluster } => why(entry, cluster, channel, output).await,
         LbCommand::Watch(which) => watch(which, channel, output).await,
-        LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
+        LbCommand::Adopt { service: ServiceName { namespace, name }, id, cluster, dry_run } => {
             let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
             let answer = AdminServiceClient::new(channel).adopt(request).await.map_err(failed)?.into_inner();
             changes(&answer.changes, dry_run, output)
@@ -179,15 +175,6 @@ fn decommissioned(cluster: &str, answer: &pb::DecommissionResponse, dry_run: boo
         ),
     });
     text
-}
-
-/// Prints text. A reader that has enough closes the pipe, which is no failure.
-fn print(text: &str) -> Result<(), Exit> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
-        result => result.map_err(|error| Exit::Failure(format!("cannot write to standard output: {error}"))),
-    }
 }
 
 /// Returns a namespace as it is asked for; empty: all.

@@ -1,16 +1,31 @@
 //! Gimbal's command line for operators: asks its programs over their gRPC services.
 //!
 //! ```text
+//! gimbalctl backends                         the backends of the writer: what is connected, held, rejected
+//! gimbalctl services --trouble               their Services that are rejected, held or pending
+//! gimbalctl why team1/web --backend node02   why a Service is as it is; without a backend, one of the Gimbal cluster
+//! gimbalctl watch                            the same as services, and then each change
+//! gimbalctl approve HOLD --backend node02    releases a removal that the guard holds
+//! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
+//! gimbalctl decommission --backend node02 --dry-run     what removing everything of a backend would remove
+//!
+//! gimbalctl lb clusters                      the clusters, what is held of them, and their trouble
 //! gimbalctl lb list                          the load balancers that clusters want, and what came of them
 //! gimbalctl lb why shop/web                  why one is as it is, and the last steps of the work on it
 //! gimbalctl lb watch                         the same as list, and then each change
 //! gimbalctl lb adopt shop/web ID --dry-run   what taking over a load balancer of Kuryr or the cloud provider would change
+//! gimbalctl lb approve HOLD --cluster prod1  releases a removal that the guard holds
 //! gimbalctl lb forget ID --cluster prod1     takes our marks off a load balancer
 //! gimbalctl lb decommission --cluster prod1 --dry-run   what removing everything of a cluster would remove
 //! ```
 
+mod backends;
+mod clusters;
+mod decisions;
 mod lb;
+mod output;
 mod refusal;
+mod services;
 mod table;
 
 use std::num::NonZeroUsize;
@@ -18,9 +33,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use gimbal_runtime::{Exit, TlsArgs};
 use gimbal_transport::{Channel, DialError, TlsFiles, client_tls, dial};
+
+use crate::output::OutputForm;
 
 /// How long a server may take to answer the dial.
 const DIAL: Duration = Duration::from_secs(10);
@@ -29,9 +46,10 @@ const DIAL: Duration = Duration::from_secs(10);
 #[derive(Debug, Parser)]
 #[command(name = "gimbalctl", version)]
 struct Args {
-    /// URL of openstack-writer: https://host:port, or http:// on loopback
-    #[arg(long, env = "GIMBAL_SERVER", value_name = "URL", default_value = "https://localhost:7445", global = true)]
-    server: String,
+    /// URL of the writer, or for `lb` of openstack-writer: https://host:port, or http:// on loopback
+    /// [default: https://localhost:7443, for `lb` https://localhost:7445]
+    #[arg(long, env = "GIMBAL_SERVER", value_name = "URL", global = true)]
+    server: Option<String>,
     /// The client certificate, which decides what may be seen and done (PEM)
     #[arg(long, env = "GIMBAL_TLS_CERT", value_name = "FILE", global = true)]
     tls_cert: Option<PathBuf>,
@@ -48,17 +66,41 @@ struct Args {
     command: Topic,
 }
 
-/// What is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum OutputForm {
-    /// Columns for people.
-    Table,
-    /// One JSON object a line.
-    Json,
-}
-
 #[derive(Debug, Subcommand)]
 enum Topic {
+    /// Lists the backends of a writer: their state, what is rejected and held, and trouble
+    Backends,
+    /// Lists Services, and where they are published
+    Services(services::WhichServices),
+    /// Prints the Services that there are, and then each change
+    Watch(services::WhichServices),
+    /// Says why a Service is as it is
+    Why {
+        /// The Service, as namespace/name: in the source with --backend, else in the Gimbal cluster
+        #[arg(value_parser = services::service_name)]
+        service: services::ServiceName,
+        /// The backend
+        #[arg(long, default_value = "")]
+        backend: String,
+    },
+    /// Releases a removal that the guard holds
+    Approve {
+        /// The id of what is held, from `gimbalctl backends`
+        id: String,
+        /// The backend
+        #[arg(long)]
+        backend: String,
+    },
+    /// Gives a backend's name to another source
+    Confirm {
+        /// The source that is refused, as the writer's log and `gimbalctl backends` name it
+        source: String,
+        /// The backend
+        #[arg(long)]
+        backend: String,
+    },
+    /// Removes everything of a backend that the configuration no longer admits
+    Decommission(decisions::Removal),
     /// Load balancers that Kubernetes clusters have in OpenStack
     #[command(subcommand)]
     Lb(lb::LbCommand),
@@ -73,8 +115,25 @@ fn main() -> ExitCode {
 
 async fn work(args: Args) -> Result<(), Exit> {
     let channel = connect(&args).await?;
+    let output = args.output;
     match args.command {
-        Topic::Lb(command) => lb::run(command, channel, args.output).await,
+        Topic::Backends => backends::list(channel, output).await,
+        Topic::Services(which) => services::list(which, channel, output).await,
+        Topic::Watch(which) => services::watch(which, channel, output).await,
+        Topic::Why { service, backend } => services::why(service, backend, channel, output).await,
+        Topic::Approve { id, backend } => decisions::approve(backend, id, channel, output).await,
+        Topic::Confirm { source, backend } => decisions::confirm(backend, source, channel, output).await,
+        Topic::Decommission(removal) => decisions::decommission(removal, channel, output).await,
+        Topic::Lb(command) => lb::run(command, channel, output).await,
+    }
+}
+
+impl Args {
+    fn server(&self) -> &str {
+        self.server.as_deref().unwrap_or(match self.command {
+            Topic::Lb(_) => "https://localhost:7445",
+            _ => "https://localhost:7443",
+        })
     }
 }
 
@@ -83,7 +142,7 @@ async fn connect(args: &Args) -> Result<Channel, Exit> {
     let files = tls.files().map_err(Exit::Usage)?;
     let tls = files.map(|(cert, key, ca)| client_tls(&TlsFiles { cert, key, ca }));
     let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
-    dial(&args.server, tls, DIAL).await.map_err(|error| undialled(&args.server, &error))
+    dial(args.server(), tls, DIAL).await.map_err(|error| undialled(args.server(), &error))
 }
 
 /// Returns why the server was not reached. A URL that cannot be one is wrong input.
@@ -121,11 +180,30 @@ mod tests {
     }
 
     #[test]
+    fn each_topic_has_the_port_of_its_server() {
+        let server = |line: &str| Args::try_parse_from(line.split(' ')).unwrap().server().to_owned();
+        assert_eq!(server("gimbalctl backends"), "https://localhost:7443");
+        assert_eq!(server("gimbalctl lb list"), "https://localhost:7445");
+        assert_eq!(server("gimbalctl lb list --server https://a:1"), "https://a:1");
+    }
+
+    #[test]
     fn what_people_type() {
         for good in [
+            "backends",
+            "services --backend node02 -n team1 --trouble -o json",
+            "why team1/web --backend node02",
+            "why team1/node02-web",
+            "watch --trouble",
+            "approve 1 --backend node02",
+            "confirm 1111 --backend node02",
+            "decommission --backend node02 --dry-run",
+            "decommission --backend node02 --id node02-1",
             "lb list",
             "lb list --cluster prod1 -n shop --trouble -o json",
             "lb why shop/web --cluster prod1",
+            "lb clusters -o json",
+            "lb approve m-1 --cluster prod1",
             "lb watch",
             "lb watch --tls-cert tls.crt --tls-key tls.key --tls-ca ca.crt",
             "lb adopt shop/web 1234 --cluster prod1 --dry-run",
@@ -136,6 +214,12 @@ mod tests {
             Args::try_parse_from(["gimbalctl"].into_iter().chain(good.split(' '))).unwrap();
         }
         for bad in [
+            "why web",
+            "services -n Bad_NS",
+            "approve 1",
+            "confirm --backend node02",
+            "decommission --backend node02",
+            "decommission --backend node02 --dry-run --id 1",
             "lb",
             "lb why web",
             "lb why shop/web/x",
@@ -145,6 +229,7 @@ mod tests {
             "lb adopt shop/web 1234",
             "lb list -o yaml",
             "lb forget",
+            "lb approve m-1",
             "lb decommission --cluster prod1",
             "lb decommission --cluster prod1 --dry-run --id 1",
         ] {

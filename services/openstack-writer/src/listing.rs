@@ -260,7 +260,8 @@ pub(crate) fn cluster(all: &Clusters, name: &Text, state: &ClusterState, now: In
 
 fn removal(held: &gimbal_guard::HeldDrop, balancers: bool, age: Duration) -> pb::HeldRemoval {
     let removed = held.endpoints_removed;
-    let what = if balancers { "load balancers" } else { "members" };
+    // Of some that are counted only a port or a floating IP is left.
+    let what = if balancers { "load balancers, or of what is left of them," } else { "members" };
     pb::HeldRemoval {
         id: held.id.clone(),
         load_balancers: if balancers { removed } else { 0 },

@@ -28,6 +28,8 @@ pub struct Streams {
     pub shutdown: CancellationToken,
     /// Refusals by peer and reason that were logged recently.
     pub refusals: Quiet<(String, GoodbyeReason)>,
+    /// Ends of streams by backend and kind that were logged recently: an agent may come again and again.
+    pub ends: Quiet<(BackendName, &'static str)>,
 }
 
 #[tonic::async_trait]
@@ -48,19 +50,11 @@ impl Discovery for Streams {
         let take = |message, turn| async move { owner.message(of, generation, message, turn).await.is_ok() };
         let end = stream.until_end(self.config.clone(), still, take).await;
         match &end {
-            StreamEnd::Dismissed(goodbye) => {
-                self.metrics.dismissed(backend.as_str(), goodbye.reason);
-                tracing::info!(%backend, generation, reason = ?goodbye.reason, text = goodbye.message, "goodbye");
-            }
-            StreamEnd::Broken(error) => {
-                self.metrics.broke(backend.as_str());
-                tracing::info!(%backend, generation, %peer, %error, "the stream broke");
-            }
-            StreamEnd::Unread => {
-                tracing::warn!(%backend, generation, %peer, "the agent does not read; its stream ends and it may resume");
-            }
-            StreamEnd::Closed => {}
+            StreamEnd::Dismissed(goodbye) => self.metrics.dismissed(backend.as_str(), goodbye.reason),
+            StreamEnd::Broken(_) => self.metrics.broke(backend.as_str()),
+            StreamEnd::Unread | StreamEnd::Closed => {}
         }
+        self.log_end(&backend, generation, &peer, &end, Instant::now());
         // Before its goodbye, so that nothing more of it counts; an agent that does not read does not delay this.
         self.owner.closed(&backend, generation).await;
         if let StreamEnd::Dismissed(goodbye) = end {
@@ -81,6 +75,29 @@ fn still_speaks(config: &Config, peer: &Peer, backend: &BackendName) -> Result<(
 }
 
 impl Streams {
+    fn log_end(&self, backend: &BackendName, generation: u64, peer: &Peer, end: &StreamEnd, now: Instant) {
+        let untold = |kind| self.ends.tell((backend.clone(), kind), now);
+        match end {
+            StreamEnd::Dismissed(goodbye) => {
+                if let Some(untold) = untold("dismissed") {
+                    let (reason, text) = (goodbye.reason, &goodbye.message);
+                    tracing::info!(%backend, generation, ?reason, text, untold, "goodbye");
+                }
+            }
+            StreamEnd::Broken(error) => {
+                if let Some(untold) = untold("broken") {
+                    tracing::info!(%backend, generation, %peer, %error, untold, "the stream broke");
+                }
+            }
+            StreamEnd::Unread => {
+                if let Some(untold) = untold("unread") {
+                    tracing::warn!(%backend, generation, %peer, untold, "the agent does not read; its stream ends and it may resume");
+                }
+            }
+            StreamEnd::Closed => {}
+        }
+    }
+
     async fn identify(
         &self,
         peer: &Peer,
@@ -115,7 +132,10 @@ impl Streams {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use gimbal_session::{AgentMessage, Data, Frame, PROTOCOL, Services, Summary};
+    use gimbal_testkit::CapturedLog;
     use prometheus_client::registry::Registry;
     use tokio_stream::StreamExt as _;
 
@@ -154,7 +174,14 @@ mod tests {
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
         let metrics = Metrics::register(&mut Registry::default());
         let shutdown = CancellationToken::new();
-        let streams = Streams { config, owner: handle.clone(), metrics, shutdown, refusals: Quiet::default() };
+        let streams = Streams {
+            config,
+            owner: handle.clone(),
+            metrics,
+            shutdown,
+            refusals: Quiet::default(),
+            ends: Quiet::default(),
+        };
         let says = tokio_stream::iter(std::iter::once(hello(backend)).chain(says)).map(Ok);
         let says = Box::pin(says.chain(tokio_stream::pending()));
         let (outgoing, agent) = mpsc::channel(1);
@@ -170,7 +197,8 @@ mod tests {
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
         let metrics = Metrics::register(&mut Registry::default());
         let shutdown = CancellationToken::new();
-        let streams = Streams { config, owner: handle, metrics, shutdown, refusals: Quiet::default() };
+        let streams =
+            Streams { config, owner: handle, metrics, shutdown, refusals: Quiet::default(), ends: Quiet::default() };
         for (first, expected) in [
             (
                 AgentMessage::Unreadable { reason: "agent_instance has 2000 bytes, more than 1024".into() },
@@ -183,6 +211,29 @@ mod tests {
             let Some(WriterMessage::Goodbye(goodbye)) = agent.recv().await else { panic!("no goodbye") };
             assert_eq!((goodbye.reason, &*goodbye.message), (GoodbyeReason::ProtocolError, expected));
         }
+    }
+
+    #[test]
+    fn streams_that_end_again_and_again_are_logged_once_a_minute() {
+        let log = CapturedLog::default();
+        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let (handle, ..) = Handle::new();
+        let (_, config) = watch::channel(Arc::new(Config::first_look()));
+        let metrics = Metrics::register(&mut Registry::default());
+        let shutdown = CancellationToken::new();
+        let (refusals, ends) = (Quiet::default(), Quiet::default());
+        let streams = Streams { config, owner: handle, metrics, shutdown, refusals, ends };
+        let (first, now) = (BackendName::parse("a").unwrap(), Instant::now());
+        for generation in 1..=20 {
+            streams.log_end(&first, generation, &Peer::Loopback, &StreamEnd::Unread, now);
+        }
+        let lines = || log.text().matches("does not read").count();
+        assert_eq!(lines(), 1);
+        streams.log_end(&BackendName::parse("b").unwrap(), 21, &Peer::Loopback, &StreamEnd::Unread, now);
+        assert_eq!(lines(), 2, "another backend's");
+        streams.log_end(&first, 22, &Peer::Loopback, &StreamEnd::Unread, now + Duration::from_secs(60));
+        assert!(log.text().contains("untold=19"), "{}", log.text());
     }
 
     /// Returns what is in the mailbox once no task can make progress.

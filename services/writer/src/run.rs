@@ -202,6 +202,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
             metrics: metrics.clone(),
             shutdown: shutdown.clone(),
             refusals: gimbal_transport::Quiet::default(),
+            ends: gimbal_transport::Quiet::default(),
         })),
         inspection: answers.clone(),
         admin: Some(answers),

@@ -2,6 +2,7 @@
 //! over mTLS and with the rights of `deploy/rbac`.
 
 mod ask;
+mod gimbalctl;
 mod grpcurl;
 mod ingresses;
 mod many;
@@ -16,6 +17,7 @@ mod signs;
 mod way_back;
 
 pub use ask::{expect_log, expect_metric, get, metric};
+pub use gimbalctl::{Printed, gimbalctl};
 pub use grpcurl::Grpcurl;
 pub use ingresses::{INGRESSES, ROUTERS, ingress_path};
 pub use many::{expect_slices, offer_many};

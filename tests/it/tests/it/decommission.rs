@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Grpcurl, Mirror, Scene, expect_log, expect_metric, put, slice_of, svc};
+use gimbal_tests::{Grpcurl, Mirror, Scene, expect_log, expect_metric, gimbalctl, put, slice_of, svc};
 use serde_json::{Value, json};
 
 async fn filled(scene: &Scene) {
@@ -76,7 +76,14 @@ async fn a_backend_that_is_long_gone_is_removed_wholly_and_nothing_else() {
     assert_eq!(scene.writes_since(mark).await.unwrap(), [""; 0], "a preview writes nothing");
 
     let order = json!({"backend": "node02", "id": preview["id"]});
-    decommission(&client, &order).unwrap();
+    // A person does what the dry run prints.
+    let ctl = |words: &str| gimbalctl(&scene, port, words).unwrap();
+    let shown = ctl("decommission --backend node02 --dry-run").out;
+    let next = shown.lines().find_map(|line| line.strip_prefix("next: gimbalctl ")).unwrap();
+    let (next, _) = next.split_once(" removes").unwrap();
+    assert_eq!(next, format!("decommission --backend node02 --id {}", preview["id"].as_str().unwrap()));
+    let begun = ctl(next).out;
+    assert!(begun.starts_with("to remove: 6 Services, 6 slices with 60 endpoints"), "{begun}");
     let error = decommission(&client, &order).unwrap_err().to_string();
     assert!(error.contains("already"), "{error}");
     let under_way = |backend: &Value| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Grpcurl, Mirror, Scene, expect_log, expect_metric, slice_of, svc};
+use gimbal_tests::{Grpcurl, Mirror, Scene, expect_log, expect_metric, gimbalctl, slice_of, svc};
 use serde_json::{Value, json};
 
 const HELD: &str = "the mass-change guard holds a removal";
@@ -107,7 +107,12 @@ async fn a_drop_to_nothing_is_held_through_restarts_until_a_person_approves_it()
     let approve = |id: &Value| client.call("AdminService/Approve", &json!({"backend": "node02", "id": id}));
     let error = approve(&json!("another")).unwrap_err().to_string();
     assert!(error.contains("NotFound") && error.contains("another"), "{error}");
-    approve(&change["id"]).unwrap();
+    // A person does what `gimbalctl backends` prints.
+    let shown = gimbalctl(&scene, port, "backends").unwrap().out;
+    let line = shown.lines().find_map(|line| line.trim_start().strip_prefix("gimbalctl ")).unwrap();
+    assert_eq!(line, format!("approve {} --backend node02", change["id"].as_str().unwrap()));
+    let released = gimbalctl(&scene, port, line).unwrap();
+    assert!(released.out.starts_with("released: "), "{released:?}");
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 1).await.unwrap();
     for number in 1..5 {
         Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Pki, San, TestCluster, eventually, pki::backend_identity};
 use gimbal_tests::{
-    Ep, Grpcurl, Mirror, Proxy, SOON, Scene, discoverer_rights, expect_log, expect_metric, get, metric, slice, svc,
+    Ep, Grpcurl, Mirror, Proxy, SOON, Scene, discoverer_rights, expect_log, expect_metric, get, gimbalctl, metric,
+    slice, svc,
 };
 use serde_json::{Value, json};
 
@@ -187,8 +188,9 @@ async fn another_source_under_a_backends_name_waits_for_an_admin() {
     let slip = json!({"backend": "node02", "source_incarnation": "11111111-2222-3333-4444-555555555555"});
     let error = client.call("AdminService/ConfirmIncarnation", &slip).unwrap_err().to_string();
     assert!(error.contains("FailedPrecondition") && error.contains(&*new), "{error}");
-    let confirmed = client.call("AdminService/ConfirmIncarnation", &request).unwrap();
-    assert_eq!(confirmed["previous"], *old);
+    let confirm = format!("confirm {new} --backend node02");
+    let confirmed = gimbalctl(&scene, port, &confirm).unwrap();
+    assert_eq!(confirmed.out, format!("backend node02 is source {new} from now on, and no longer {old}\n"));
     Mirror::expect(&scene.gimbal, "team1", "node02-second", &["10.2.0.1:8080"]).await.unwrap();
     Mirror::expect_gone(&scene.gimbal, "team1", "node02-first").await.unwrap();
     client.expect_backend("node02", "no trouble", |backend| backend.get("trouble").is_none()).await.unwrap();

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 
 use gimbal_testkit::eventually;
-use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, expect_metric, slice_of, svc};
+use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, expect_metric, gimbalctl, slice_of, svc};
 use serde_json::{Value, json};
 
 /// A Watch call whose events are read as they arrive.
@@ -167,6 +167,7 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
             client.call("InspectionService/Explain", &json!({})).map_or_else(|e| format!("{e:#}"), |a| a.to_string());
         assert!(refused.contains("name an object"), "{refused}");
     }
+    gimbalctl_shows_the_same(&scene, writer.port);
 
     // Skipped Services are explained by the discoverer, because only it knows them.
     let mirrored = json!({
@@ -182,6 +183,27 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
     })
     .await
     .unwrap();
+}
+
+fn gimbalctl_shows_the_same(scene: &Scene, port: u16) {
+    let ctl = |words: &str| gimbalctl(scene, port, words).unwrap();
+    let backends = ctl("backends -o json").json();
+    let states: Vec<_> = backends.iter().map(|backend| (&backend["backend"], &backend["state"])).collect();
+    assert_eq!(states, [(&json!("node02"), &json!("synced")), (&json!("other"), &json!("away"))]);
+    assert_eq!((&backends[0]["services"], &backends[0]["rejected"]), (&json!(3), &json!(1)));
+    let shown = ctl("backends").out;
+    assert!(shown.contains("no agent is connected") && !shown.contains("does not lead"), "{shown}");
+    let trouble = ctl("services --backend node02 --trouble").out;
+    let lines: Vec<&str> = trouble.lines().collect();
+    assert_eq!(lines.len(), 2, "{trouble}");
+    let words = ["nowhere/lost", "rejected", "namespace missing: ", "namespace nowhere does not exist"];
+    assert!(words.iter().all(|word| lines[1].contains(word)), "{trouble}");
+    assert_eq!(ctl("services -n team1 -o json").json().len(), 2);
+    let above = ctl("why team1/node02-web -o json").json();
+    assert_eq!(above[0]["service"]["source"], "team1/web");
+    let below = ctl("why nowhere/lost --backend node02").out;
+    assert!(below.contains("- ") && below.contains("namespace nowhere does not exist"), "{below}");
+    ctl("why team1/unheard-of --backend node02").expect_refusal("backend node02 has no Service team1/unheard-of");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,60 @@
+//! What is printed, and how.
+
+use std::io::{self, Write as _};
+
+use clap::ValueEnum;
+use gimbal_runtime::Exit;
+
+/// The form of what is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OutputForm {
+    /// Columns for people.
+    Table,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Prints text. A reader that has enough closes the pipe, which is no failure.
+///
+/// # Errors
+/// Standard output cannot be written to.
+pub fn print(text: &str) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
+        result => result.map_err(|error| Exit::Failure(format!("cannot write to standard output: {error}"))),
+    }
+}
+
+/// Returns a time for people, in the largest unit that leaves at least two of it; empty: none.
+pub fn age(millis: Option<u64>) -> String {
+    let Some(millis) = millis else { return String::new() };
+    match millis / 1000 {
+        0..2 => format!("{millis}ms"),
+        seconds @ 2..120 => format!("{seconds}s"),
+        seconds @ 120..7200 => format!("{}m", seconds / 60),
+        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_exact_as_people_need() {
+        for (millis, text) in [
+            (None, ""),
+            (Some(0), "0ms"),
+            (Some(1999), "1999ms"),
+            (Some(2000), "2s"),
+            (Some(119_999), "119s"),
+            (Some(120_000), "2m"),
+            (Some(7_200_000), "2h"),
+            (Some(172_800_000), "2d"),
+        ] {
+            assert_eq!(age(millis), text);
+        }
+    }
+}
