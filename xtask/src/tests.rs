@@ -16,7 +16,7 @@ use crate::shell;
 /// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
 const INTEGRATION: &str = "tests/it";
 /// What runs at once of the integration tests, as arguments of their program. Each test has two API servers and takes
-/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others. So many keep two
+/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others. Three and two keep two
 /// cores busy; more only run into each other's deadlines.
 const INTEGRATION_RUNS: [&[&str]; 2] =
     [&["openstack", "--test-threads=3"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];

@@ -128,7 +128,7 @@ mod tests {
             "CLUSTER  STREAM    WANTED  PENDING  REJECTED  ORPHANS  HELD  TROUBLE\n\
              prod1    complete  3       0        0         0        7\n\
              prod2    none      0       0        0         0        0     the cloud was not read yet\n\
-             prod1: held for 61 s: 7 of 8 members would go at once\n    \
+             prod1: held for 61s: 7 of 8 members would go at once\n    \
              gimbalctl lb approve m-1 --cluster prod1\n\
              prod2: everything of it is being removed (prod2-1); 4 owners still have something\n"
         );

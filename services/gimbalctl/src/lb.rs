@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::clusters;
 use crate::output::{OutputForm, print};
 use crate::refusal::failed;
-use crate::services::{ServiceName, service_name};
+use crate::services::{ServiceRef, service_name};
 use crate::table::columns;
 
 /// What to do with load balancers.
@@ -38,7 +38,7 @@ pub enum LbCommand {
     Adopt {
         /// The Service, as namespace/name
         #[arg(value_parser = service_name)]
-        service: ServiceName,
+        service: ServiceRef,
         /// ID of the load balancer
         #[arg(value_parser = balancer)]
         id: String,
@@ -110,7 +110,7 @@ fn entry(text: &str) -> Result<EntryRef, String> {
         Some((namespace, name)) => (pb::EntryKind::L7Router, format!("{namespace}/{name}")),
         None => (pb::EntryKind::LoadBalancer, text.to_owned()),
     };
-    service_name(&text).map(|ServiceName { namespace, name }| EntryRef { kind, namespace, name })
+    service_name(&text).map(|ServiceRef { namespace, name }| EntryRef { kind, namespace, name })
 }
 
 fn balancer(text: &str) -> Result<String, String> {
@@ -129,7 +129,7 @@ pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Re
         LbCommand::List(which) => list(which, channel, output).await,
         LbCommand::Why { entry, cluster } => why(entry, cluster, channel, output).await,
         LbCommand::Watch(which) => watch(which, channel, output).await,
-        LbCommand::Adopt { service: ServiceName { namespace, name }, id, cluster, dry_run } => {
+        LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
             let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
             let answer = AdminServiceClient::new(channel).adopt(request).await.map_err(failed)?.into_inner();
             changes(&answer.changes, dry_run, output)

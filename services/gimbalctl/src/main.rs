@@ -78,7 +78,7 @@ enum Topic {
     Why {
         /// The Service, as namespace/name: in the source with --backend, else in the Gimbal cluster
         #[arg(value_parser = services::service_name)]
-        service: services::ServiceName,
+        service: services::ServiceRef,
         /// The backend
         #[arg(long, default_value = "")]
         backend: String,

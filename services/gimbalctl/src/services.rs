@@ -29,7 +29,7 @@ pub struct WhichServices {
 
 /// A Service as people write it: namespace/name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServiceName {
+pub struct ServiceRef {
     /// Its namespace.
     pub namespace: String,
     /// Its name there.
@@ -39,11 +39,11 @@ pub struct ServiceName {
 /// Reads a Service's name.
 ///
 /// # Errors
-/// It is none.
-pub fn service_name(text: &str) -> Result<ServiceName, String> {
+/// It is not written so.
+pub fn service_name(text: &str) -> Result<ServiceRef, String> {
     match text.split_once('/') {
         Some((namespace, name)) if is_label(namespace) && is_subdomain(name) => {
-            Ok(ServiceName { namespace: namespace.to_owned(), name: name.to_owned() })
+            Ok(ServiceRef { namespace: namespace.to_owned(), name: name.to_owned() })
         }
         _ => Err("write it as namespace/name".to_owned()),
     }
@@ -113,8 +113,8 @@ pub async fn watch(which: WhichServices, channel: Channel, output: OutputForm) -
 ///
 /// # Errors
 /// As [`list`]; or there is no such Service.
-pub async fn why(service: ServiceName, backend: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let ServiceName { namespace, name } = service;
+pub async fn why(service: ServiceRef, backend: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let ServiceRef { namespace, name } = service;
     let missing = match backend.as_str() {
         "" => format!("{namespace}/{name} in the Gimbal cluster is of no backend"),
         backend => format!("backend {backend} has no Service {namespace}/{name}"),
