@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn streams_that_end_again_and_again_are_logged_once_a_minute() {
         let log = CapturedLog::default();
-        let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
         let _guard = tracing::subscriber::set_default(subscriber);
         let (handle, ..) = Handle::new();
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
