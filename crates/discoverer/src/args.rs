@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 
 use gimbal_model::BackendName;
 use gimbal_runtime::{LogFormat, TlsArgs};
-use gimbal_transport::{DialTarget, TlsFiles};
+use gimbal_transport::{DialError, DialTarget, TlsFiles};
 
 /// Put into a service's own arguments with `#[command(flatten)]`; [`crate::Setup::new`] checks it.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,7 +59,10 @@ impl AgentArgs {
             check_writer(url, tls)?;
             // An http URL is plaintext over loopback, even if certificates are set for --listen.
             let with_tls = tls && url.starts_with("https:");
-            DialTarget::parse(url, with_tls).map_err(|error| format!("--writer {url}: {error}"))
+            DialTarget::parse(url, with_tls).map_err(|error| match error {
+                DialError::Url { problem, .. } => format!("--writer {url}: {problem}"),
+                other => format!("--writer {url}: {other}"),
+            })
         };
         self.writer.iter().map(target).collect()
     }
@@ -73,11 +76,6 @@ fn check_writer(url: &str, tls: bool) -> Result<(), String> {
     let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
         return wrong("names no host; write https://host:port");
     };
-    // The parser drops a port that is not a number, and the default port of the scheme would be dialled.
-    let ported = uri.authority().and_then(|authority| authority.as_str().rsplit_once(':'));
-    if uri.port_u16().is_none() && ported.is_some_and(|(_, after)| !after.contains(']')) {
-        return wrong("has no port that there is; write https://host:port");
-    }
     if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
         return wrong("has a path; write https://host:port");
     }

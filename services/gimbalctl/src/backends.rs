@@ -1,12 +1,14 @@
 //! The backends of the writer: what is connected, how old it is, and what is held of it.
 
+use std::collections::BTreeMap;
+
 use gimbal_runtime::Exit;
 use gimbal_transport::Channel;
 use gimbal_wire::pb;
 use pb::inspection_service_client::InspectionServiceClient;
 use serde_json::{Value, json};
 
-use crate::output::{OutputForm, age, print};
+use crate::output::{OutputForm, age, print, remark};
 use crate::refusal::failed;
 use crate::table::columns;
 
@@ -15,21 +17,44 @@ use crate::table::columns;
 /// # Errors
 /// The server's refusal, or a connection that breaks.
 pub async fn list(channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let answer = InspectionServiceClient::new(channel).list_backends(pb::ListBackendsRequest {}).await;
-    let answer = answer.map_err(failed)?.into_inner();
+    let answer = ask(channel).await?;
+    let writer = answer.writer.as_ref();
     print(&match output {
         OutputForm::Table => table(&answer),
-        OutputForm::Json => answer.backends.iter().map(|backend| format!("{}\n", json_of(backend))).collect(),
+        OutputForm::Json => answer.backends.iter().map(|backend| format!("{}\n", json_of(backend, writer))).collect(),
     })
+}
+
+async fn ask(channel: Channel) -> Result<pb::ListBackendsResponse, Exit> {
+    let answer = InspectionServiceClient::new(channel).list_backends(pb::ListBackendsRequest {}).await;
+    Ok(answer.map_err(failed)?.into_inner())
+}
+
+/// Remarks that the server is a standby, which knows only what the Gimbal cluster holds, before something of it is shown.
+///
+/// # Errors
+/// As [`list`]; or the server has no such backend. An empty name is every backend.
+pub async fn check(channel: Channel, backend: &str) -> Result<(), Exit> {
+    let answer = ask(channel).await?;
+    if !backend.is_empty() && !answer.backends.iter().any(|one| one.name == backend) {
+        return Err(Exit::Failure(format!("no backend {backend:?} is known here: gimbalctl backends lists them")));
+    }
+    standby(answer.writer.as_ref()).iter().for_each(|line| remark(line));
+    Ok(())
+}
+
+/// Returns what to know about the answer of a writer that does not lead.
+fn standby(writer: Option<&pb::WriterStanding>) -> Option<String> {
+    let writer = writer.filter(|writer| !writer.leading)?;
+    let leader = if writer.leader.is_empty() { "not known" } else { &writer.leader };
+    Some(format!(
+        "this writer does not lead, has no streams and knows only what is published; the leader is {leader}: ask that one"
+    ))
 }
 
 fn table(answer: &pb::ListBackendsResponse) -> String {
     let mut text = String::new();
-    if let Some(pb::WriterStanding { leading: false, leader }) = &answer.writer {
-        let leader = if leader.is_empty() { "unknown" } else { leader };
-        let line = format!("this writer does not lead and has no streams; the leader is {leader}");
-        text.push_str(&columns(&[vec![line]]));
-    }
+    standby(answer.writer.as_ref()).into_iter().for_each(|line| text.push_str(&columns(&[vec![line]])));
     let heads =
         ["BACKEND", "STATE", "HEARD", "SOURCE", "SERVICES", "ENDPOINTS", "PENDING", "REJECTED", "HELD", "TROUBLE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -40,29 +65,55 @@ fn table(answer: &pb::ListBackendsResponse) -> String {
 }
 
 fn row(backend: &pb::Backend) -> Vec<String> {
-    let held: u64 = backend.held_changes.iter().map(|held| held.endpoints_removed).sum();
     let services = backend.held.as_ref().map_or(0, |held| held.count);
-    let mut row = vec![backend.name.clone(), state(backend).to_owned(), age(backend.last_heard_ms)];
-    // The kind that was heard the longest ago says how old the view of the source is.
-    row.push(age(backend.sources.iter().filter_map(|source| source.age_ms).max()));
-    row.extend([services, backend.endpoints, backend.pending, backend.rejected, held].map(|count| count.to_string()));
+    let mut row = vec![backend.name.clone(), state(backend).to_owned(), age(backend.last_heard_ms), source(backend)];
+    let counts = [services, backend.endpoints, backend.pending, backend.rejected, held(backend)];
+    row.extend(counts.map(|count| count.to_string()));
     row.push(backend.trouble.clone());
     row
 }
 
+/// Returns the age of what the agent said last of a kind: since then its clock has gone on.
+fn age_of(backend: &pb::Backend, source: &pb::SourceFreshness) -> Option<u64> {
+    source.age_ms.map(|age| age.saturating_add(backend.last_heard_ms.unwrap_or_default()))
+}
+
+/// Returns how old the view of the source is: the kind that was heard the longest ago says it.
+fn source(backend: &pb::Backend) -> String {
+    let ages: Option<Vec<u64>> = backend.sources.iter().map(|source| age_of(backend, source)).collect();
+    match ages {
+        Some(ages) => age(ages.into_iter().max()),
+        None => "never".to_owned(),
+    }
+}
+
+/// Returns the number of endpoints that the guard holds. Both guards may hold the same ones, under one id.
+fn held(backend: &pb::Backend) -> u64 {
+    let mut by_id = BTreeMap::<&str, u64>::new();
+    for held in &backend.held_changes {
+        let most = by_id.entry(&held.id).or_default();
+        *most = held.endpoints_removed.max(*most);
+    }
+    by_id.values().sum()
+}
+
 /// Returns one word for what a person must know first.
 fn state(backend: &pb::Backend) -> &'static str {
-    let loss = backend.loss.as_ref().map(pb::BackendLoss::stage);
+    let loss = backend.loss.as_ref();
+    let stage = loss.map(pb::BackendLoss::stage);
     let policy = backend.policy.as_ref();
     match () {
         () if backend.decommission.is_some() => "going",
         () if policy.is_some_and(|policy| !policy.listed) => "unlisted",
+        () if stage == Some(pb::LossStage::Drained) => "drained",
+        () if stage == Some(pb::LossStage::NotReady) => "not-ready",
         () if policy.is_some_and(|policy| policy.mode() == pb::BackendMode::Quarantine) => "quarantine",
-        () if loss == Some(pb::LossStage::Drained) => "drained",
-        () if loss == Some(pb::LossStage::NotReady) => "not-ready",
         () if !backend.connected => "away",
+        () if loss.is_some_and(|loss| loss.source_silent_ms.is_some()) => "silent",
+        () if !backend.unknown.is_empty() => "unreadable",
         () if !backend.complete => "syncing",
         () if !backend.held_changes.is_empty() => "held",
+        () if !backend.trouble.is_empty() => "trouble",
         () if backend.pending > 0 => "pending",
         () => "synced",
     }
@@ -72,16 +123,20 @@ fn state(backend: &pb::Backend) -> &'static str {
 fn notes(backend: &pb::Backend) -> Vec<String> {
     let name = &backend.name;
     let mut lines = Vec::new();
-    for pb::HeldChange { id, message, held_ms, .. } in &backend.held_changes {
+    for (place, pb::HeldChange { id, message, held_ms, .. }) in backend.held_changes.iter().enumerate() {
         lines.push(format!("{name}: held for {}: {message}", age(Some(*held_ms))));
-        lines.push(format!("    gimbalctl approve {id} --backend {name}"));
+        // One approval is for everything with its id.
+        if !backend.held_changes[place + 1..].iter().any(|later| later.id == *id) {
+            lines.push(format!("    gimbalctl approve {id} --backend {name}"));
+        }
     }
     for unknown in &backend.unknown {
         let namespaces = unknown.scope.as_ref().map(|scope| scope.namespaces.join(", ")).unwrap_or_default();
         let scope = if namespaces.is_empty() { "the source".to_owned() } else { format!("namespace {namespaces}") };
         lines.push(format!("{name}: {scope} cannot be read and stays as it was: {}", unknown.reason));
     }
-    if let Some(planned) = backend.policy.as_ref().and_then(|policy| policy.planned) {
+    let quarantined = |policy: &&pb::BackendPolicy| policy.listed && policy.mode() == pb::BackendMode::Quarantine;
+    if let Some(planned) = backend.policy.as_ref().filter(quarantined).and_then(|policy| policy.planned) {
         let pb::PlannedCounts { created, changed, deleted } = planned;
         lines.push(format!(
             "{name}: admitted now, it would create {created}, change {changed} and delete {deleted} objects"
@@ -95,33 +150,73 @@ fn notes(backend: &pb::Backend) -> Vec<String> {
     lines
 }
 
-fn json_of(backend: &pb::Backend) -> Value {
+fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value {
     let held = |held: &pb::HeldChange| {
         json!({
             "id": held.id, "endpointsRemoved": held.endpoints_removed, "endpointsBefore": held.endpoints_before,
             "services": held.services, "message": held.message, "heldMs": held.held_ms, "readiness": held.readiness,
         })
     };
-    let sources = backend.sources.iter().map(|source| json!({"kind": source.kind, "ageMs": source.age_ms}));
-    let removal = |removal: &pb::DecommissionProgress| json!({"id": removal.id, "services": removal.services, "endpointSlices": removal.endpoint_slices});
-    let planned = |planned: &pb::PlannedCounts| json!({"created": planned.created, "changed": planned.changed, "deleted": planned.deleted});
+    let source = |source: &pb::SourceFreshness| json!({"kind": source.kind, "ageMs": age_of(backend, source)});
+    let removal = |removal: &pb::DecommissionProgress| {
+        let pb::DecommissionProgress { id, services, endpoint_slices, endpoints } = removal;
+        json!({"id": id, "services": services, "endpointSlices": endpoint_slices, "endpoints": endpoints})
+    };
+    let unknown = |unknown: &pb::UnknownScope| {
+        let namespaces = unknown.scope.as_ref().map(|scope| &scope.namespaces);
+        json!({"namespaces": namespaces, "reason": unknown.reason})
+    };
+    let standing = |writer: &pb::WriterStanding| json!({"leading": writer.leading, "leader": writer.leader});
     json!({
         "backend": backend.name,
         "state": state(backend),
         "connected": backend.connected,
         "complete": backend.complete,
+        "generation": backend.generation,
+        "agentInstance": backend.agent_instance,
         "agentVersion": backend.agent_version,
         "sourceIncarnation": backend.source_incarnation,
         "lastHeardMs": backend.last_heard_ms,
-        "sources": sources.collect::<Vec<_>>(),
+        "sources": backend.sources.iter().map(source).collect::<Vec<_>>(),
+        "unknown": backend.unknown.iter().map(unknown).collect::<Vec<_>>(),
         "services": backend.held.as_ref().map_or(0, |held| held.count),
         "endpoints": backend.endpoints,
         "pending": backend.pending,
         "rejected": backend.rejected,
         "held": backend.held_changes.iter().map(held).collect::<Vec<_>>(),
-        "planned": backend.policy.as_ref().and_then(|policy| policy.planned.as_ref()).map(planned),
+        "policy": backend.policy.as_ref().map(policy_json),
+        "loss": backend.loss.as_ref().map(loss_json),
         "decommission": backend.decommission.as_ref().map(removal),
         "trouble": backend.trouble,
+        "writer": writer.map(standing),
+    })
+}
+
+fn policy_json(policy: &pb::BackendPolicy) -> Value {
+    let mode = policy.mode().as_str_name().trim_start_matches("BACKEND_MODE_").to_lowercase();
+    let quota = |quota: &pb::QuotaUse| json!({"used": quota.used, "limit": quota.limit});
+    let planned = |planned: &pb::PlannedCounts| {
+        let pb::PlannedCounts { created, changed, deleted } = planned;
+        json!({"created": created, "changed": changed, "deleted": deleted})
+    };
+    json!({
+        "listed": policy.listed,
+        "mode": mode,
+        "services": policy.services.as_ref().map(quota),
+        "endpoints": policy.endpoints.as_ref().map(quota),
+        "bytes": policy.bytes.as_ref().map(quota),
+        "changesPerSecond": policy.changes_per_second,
+        "waitingForRoom": policy.waiting_for_room,
+        "planned": policy.planned.as_ref().map(planned),
+    })
+}
+
+fn loss_json(loss: &pb::BackendLoss) -> Value {
+    json!({
+        "stage": loss.stage().as_str_name().trim_start_matches("LOSS_STAGE_").to_lowercase(),
+        "disconnectedMs": loss.disconnected_ms,
+        "sourceSilentMs": loss.source_silent_ms,
+        "lostMs": loss.lost_ms,
     })
 }
 
@@ -133,36 +228,66 @@ mod tests {
         pb::Backend { name: name.into(), connected: true, complete: true, ..pb::Backend::default() }
     }
 
+    type Change = fn(&mut pb::Backend);
+
     #[test]
     fn a_backend_is_called_by_what_matters_most() {
-        let loss = |stage: pb::LossStage| pb::BackendLoss { stage: stage.into(), ..pb::BackendLoss::default() };
-        let policy =
-            |listed, mode: pb::BackendMode| pb::BackendPolicy { listed, mode: mode.into(), ..Default::default() };
-        let held_changes = vec![pb::HeldChange::default()];
+        let loss = |stage: pb::LossStage, source_silent_ms| {
+            Some(pb::BackendLoss { stage: stage.into(), source_silent_ms, ..pb::BackendLoss::default() })
+        };
+        let policy = |listed, mode: pb::BackendMode| {
+            Some(pb::BackendPolicy { listed, mode: mode.into(), ..pb::BackendPolicy::default() })
+        };
+        // Each is what it is called for all that came before it.
+        let steps: [(&str, Change); 6] = [
+            ("synced", |_| ()),
+            ("pending", |one| one.pending = 3),
+            ("trouble", |one| one.trouble = "the record of the guard cannot be kept".into()),
+            ("held", |one| one.held_changes = vec![pb::HeldChange::default()]),
+            ("syncing", |one| one.complete = false),
+            ("unreadable", |one| one.unknown = vec![pb::UnknownScope::default()]),
+        ];
         let mut one = backend("a");
-        let mut states = vec![state(&one)];
-        one.pending = 3;
-        states.push(state(&one));
-        one.held_changes = held_changes;
-        states.push(state(&one));
-        one.complete = false;
-        states.push(state(&one));
-        one.connected = false;
-        states.push(state(&one));
-        for stage in [pb::LossStage::NotReady, pb::LossStage::Drained] {
-            one.loss = Some(loss(stage));
-            states.push(state(&one));
+        for (called, change) in steps {
+            change(&mut one);
+            assert_eq!(state(&one), called);
         }
-        one.policy = Some(policy(true, pb::BackendMode::Quarantine));
-        states.push(state(&one));
-        one.policy = Some(policy(false, pb::BackendMode::Admit));
-        states.push(state(&one));
+        one.loss = loss(pb::LossStage::Hold, Some(90_000));
+        assert_eq!(state(&one), "silent");
+        one.connected = false;
+        assert_eq!(state(&one), "away");
+        one.policy = policy(true, pb::BackendMode::Quarantine);
+        assert_eq!(state(&one), "quarantine");
+        for (stage, called) in [(pb::LossStage::NotReady, "not-ready"), (pb::LossStage::Drained, "drained")] {
+            one.loss = loss(stage, None);
+            assert_eq!(state(&one), called);
+        }
+        one.policy = policy(false, pb::BackendMode::Admit);
+        assert_eq!(state(&one), "unlisted");
         one.decommission = Some(pb::DecommissionProgress::default());
-        states.push(state(&one));
-        assert_eq!(
-            states,
-            ["synced", "pending", "held", "syncing", "away", "not-ready", "drained", "quarantine", "unlisted", "going"]
-        );
+        assert_eq!(state(&one), "going");
+    }
+
+    #[test]
+    fn what_was_heard_long_ago_has_grown_older_since() {
+        let of = |age_ms| pb::SourceFreshness { kind: "services".into(), age_ms };
+        let mut one = pb::Backend { last_heard_ms: Some(7_200_000), sources: vec![of(Some(3000))], ..backend("a") };
+        assert_eq!(source(&one), "2h");
+        assert_eq!(json_of(&one, None)["sources"][0]["ageMs"], 7_203_000);
+        one.sources.push(of(None));
+        assert_eq!(source(&one), "never", "one kind was never heard");
+        one.sources.clear();
+        assert_eq!(source(&one), "");
+    }
+
+    #[test]
+    fn what_both_guards_hold_is_counted_once_and_approved_once() {
+        let held =
+            |id: &str, endpoints_removed| pb::HeldChange { id: id.into(), endpoints_removed, ..Default::default() };
+        let one = pb::Backend { held_changes: vec![held("1", 40), held("1", 38), held("2", 5)], ..backend("a") };
+        assert_eq!(super::held(&one), 45);
+        let commands: Vec<String> = notes(&one).into_iter().filter(|line| line.contains("approve")).collect();
+        assert_eq!(commands, ["    gimbalctl approve 1 --backend a", "    gimbalctl approve 2 --backend a"]);
     }
 
     #[test]
@@ -178,17 +303,18 @@ mod tests {
         one.held = Some(pb::Summary { count: 7, ..pb::Summary::default() });
         one.sources = vec![pb::SourceFreshness { kind: "services".into(), age_ms: Some(3000) }];
         let writer = Some(pb::WriterStanding { leading: false, leader: "writer-1".into() });
-        let shown = table(&pb::ListBackendsResponse { backends: vec![one.clone()], writer });
+        let shown = table(&pb::ListBackendsResponse { backends: vec![one.clone()], writer: writer.clone() });
         assert_eq!(
             shown,
-            "this writer does not lead and has no streams; the leader is writer-1\n\
+            "this writer does not lead, has no streams and knows only what is published; the leader is writer-1: ask that one\n\
              BACKEND  STATE  HEARD  SOURCE  SERVICES  ENDPOINTS  PENDING  REJECTED  HELD  TROUBLE\n\
              a        held   900ms  3s      7         41         0        0         40\n\
              a: held for 2m: 40 of 41 endpoints would go\n    \
              gimbalctl approve 3 --backend a\n"
         );
-        let json = json_of(&one);
+        let json = json_of(&one, writer.as_ref());
         assert_eq!((&json["state"], &json["held"][0]["id"]), (&json!("held"), &json!("3")));
+        assert_eq!(json["writer"], json!({"leading": false, "leader": "writer-1"}));
     }
 
     #[test]
@@ -200,7 +326,7 @@ mod tests {
         let planned = Some(pb::PlannedCounts { created: 1, changed: 2, deleted: 3 });
         let one = pb::Backend {
             unknown: vec![unknown(&["x", "y"]), unknown(&[])],
-            policy: Some(pb::BackendPolicy { listed: true, planned, ..Default::default() }),
+            policy: Some(pb::BackendPolicy { listed: true, planned, mode: 2, ..Default::default() }),
             decommission: Some(pb::DecommissionProgress { id: "a-1".into(), services: 4, ..Default::default() }),
             ..backend("a")
         };

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::output::{OutputForm, print};
 use crate::refusal::failed;
+use crate::table::columns;
 
 /// What to remove of a backend.
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ pub async fn approve(backend: String, id: String, channel: Channel, output: Outp
     let answer = AdminServiceClient::new(channel).approve(request).await.map_err(failed)?.into_inner();
     let services = answer.services_released;
     print(&match output {
-        OutputForm::Table => format!("released: what was held of {services} Services is removed now\n"),
+        OutputForm::Table => format!("released: what was held of {services} Services is done now\n"),
         OutputForm::Json => format!("{}\n", json!({"services": services})),
     })
 }
@@ -45,14 +46,20 @@ pub async fn approve(backend: String, id: String, channel: Channel, output: Outp
 pub async fn confirm(backend: String, incarnation: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
     let request = pb::ConfirmIncarnationRequest { backend: backend.clone(), source_incarnation: incarnation.clone() };
     let answer = AdminServiceClient::new(channel).confirm_incarnation(request).await.map_err(failed)?.into_inner();
-    let previous = answer.previous;
-    print(&match output {
-        OutputForm::Json => format!("{}\n", json!({"backend": backend, "source": incarnation, "previous": previous})),
-        OutputForm::Table if previous.is_empty() => format!("backend {backend} is source {incarnation} from now on\n"),
-        OutputForm::Table => {
-            format!("backend {backend} is source {incarnation} from now on, and no longer {previous}\n")
-        }
-    })
+    print(&confirmed(&backend, &incarnation, &answer.previous, output))
+}
+
+fn confirmed(backend: &str, source: &str, previous: &str, output: OutputForm) -> String {
+    if output == OutputForm::Json {
+        return format!("{}\n", json!({"backend": backend, "source": source, "previous": previous}));
+    }
+    let line = match previous {
+        "" => format!("backend {backend} is source {source} from now on"),
+        same if same == source => format!("nothing changed: backend {backend} was source {source} already"),
+        previous => format!("backend {backend} is source {source} from now on, and no longer {previous}"),
+    };
+    // Agents have said what their source is.
+    columns(&[vec![line]])
 }
 
 /// Removes everything of a backend, or shows what that would be.
@@ -79,6 +86,9 @@ fn decommissioned(backend: &str, answer: &pb::DecommissionResponse, dry_run: boo
     let mut text = format!(
         "to remove: {services} Services, {endpoint_slices} slices with {endpoints} endpoints, {endpoints_objects} Endpoints objects\n"
     );
+    if services + endpoint_slices + endpoints_objects == 0 {
+        text.push_str(&format!("nothing of backend {backend} is published: gimbalctl backends lists the names\n"));
+    }
     let command = format!("gimbalctl decommission --backend {backend}");
     text.push_str(&match dry_run {
         true => format!(
@@ -107,5 +117,15 @@ mod tests {
              next: gimbalctl decommission --backend a --id a-1 removes this, while the counts stay the same\n"
         );
         assert!(say(false).ends_with("gimbalctl backends shows what is left\n"), "{}", say(false));
+        let none = decommissioned("b", &pb::DecommissionResponse::default(), true, OutputForm::Table);
+        assert!(none.contains("nothing of backend b is published"), "{none}");
+    }
+
+    #[test]
+    fn what_a_confirmation_says() {
+        let say = |previous| confirmed("a", "new", previous, OutputForm::Table);
+        assert_eq!(say(""), "backend a is source new from now on\n");
+        assert_eq!(say("new"), "nothing changed: backend a was source new already\n");
+        assert_eq!(say("o\u{1b}[2Jld"), "backend a is source new from now on, and no longer o[2Jld\n");
     }
 }

@@ -264,10 +264,12 @@ async fn watch(which: WhichOnes, channel: Channel, output: OutputForm) -> Result
             (Some(Event::Gone(gone)), OutputForm::Json) => {
                 print(&format!("{}\n", json!({"gone": {"cluster": gone.cluster, "name": name(gone.key.as_ref())}})))?;
             }
+            (Some(Event::SnapshotDone(_)), OutputForm::Json) => print("{\"snapshotDone\":true}\n")?,
+            (Some(Event::Restarted(_)), OutputForm::Json) => print("{\"restarted\":true}\n")?,
             (Some(Event::SnapshotDone(_) | Event::Restarted(_)) | None, _) => {}
         }
     }
-    Ok(())
+    Err(Exit::Failure("the server ended the stream: watch again".to_owned()))
 }
 
 fn changes(changes: &[pb::PlannedChange], dry_run: bool, output: OutputForm) -> Result<(), Exit> {

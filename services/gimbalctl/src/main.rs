@@ -93,7 +93,8 @@ enum Topic {
     },
     /// Gives a backend's name to another source
     Confirm {
-        /// The source that is refused, as the writer's log and `gimbalctl backends` name it
+        /// The source that is refused, as the trouble of the backend names it (`gimbalctl backends`)
+        #[arg(allow_hyphen_values = true)]
         source: String,
         /// The backend
         #[arg(long)]
@@ -139,7 +140,8 @@ impl Args {
 
 async fn connect(args: &Args) -> Result<Channel, Exit> {
     let tls = TlsArgs { tls_cert: args.tls_cert.clone(), tls_key: args.tls_key.clone(), tls_ca: args.tls_ca.clone() };
-    let files = tls.files().map_err(Exit::Usage)?;
+    // An http URL is plaintext over loopback, even where certificates for other servers are in the environment.
+    let files = tls.files().map_err(Exit::Usage)?.filter(|_| !args.server().starts_with("http:"));
     let tls = files.map(|(cert, key, ca)| client_tls(&TlsFiles { cert, key, ca }));
     let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
     dial(args.server(), tls, DIAL).await.map_err(|error| undialled(args.server(), &error))
@@ -172,6 +174,8 @@ mod tests {
             ("nowhere", "has no scheme: write"),
             ("https://a:1", "is https: give --tls-cert"),
             ("http://a:1/x", "has a path"),
+            ("http://127.0.0.1:99999", "has no port that there is"),
+            ("http://127.0.0.1:abc", "has no port that there is"),
         ] {
             let exit = undialled(server, &DialTarget::parse(server, false).unwrap_err());
             let start = format!("--server {server}: {problem}");

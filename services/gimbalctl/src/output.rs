@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use clap::ValueEnum;
 use gimbal_runtime::Exit;
 
+use crate::table::columns;
+
 /// The form of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OutputForm {
@@ -24,6 +26,12 @@ pub fn print(text: &str) -> Result<(), Exit> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => std::process::exit(0),
         result => result.map_err(|error| Exit::Failure(format!("cannot write to standard output: {error}"))),
     }
+}
+
+/// Says something about the answer on standard error, where it is in no script's way.
+pub fn remark(text: &str) {
+    // Without a reader of standard error there is no one to tell.
+    io::stderr().lock().write_all(columns(&[vec![text.to_owned()]]).as_bytes()).ok();
 }
 
 /// Returns a time for people, in the largest unit that leaves at least two of it; empty: none.

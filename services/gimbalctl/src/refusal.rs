@@ -31,7 +31,9 @@ fn words(code: Code, message: &str) -> String {
         Code::FailedPrecondition => "not in this state",
         Code::Aborted => "given up",
         Code::OutOfRange => "out of range",
-        Code::Unimplemented => "not known to the server, which may be of another version",
+        Code::Unimplemented => {
+            "not known to the server, which may be of another version, or another program (`gimbalctl lb` asks openstack-writer, the other commands a writer)"
+        }
         Code::Internal => "internal error of the server",
         Code::Unavailable => "unavailable",
         Code::DataLoss => "data was lost",

@@ -1,5 +1,7 @@
 //! The Services of backends: where each is published, and why one is not.
 
+use std::collections::BTreeSet;
+
 use clap::Args;
 use gimbal_model::{NamespaceName, is_label, is_subdomain};
 use gimbal_runtime::Exit;
@@ -9,6 +11,7 @@ use pb::inspection_service_client::InspectionServiceClient;
 use pb::watch_response::Event;
 use serde_json::{Value, json};
 
+use crate::backends;
 use crate::output::{OutputForm, print};
 use crate::refusal::failed;
 use crate::table::columns;
@@ -54,8 +57,9 @@ pub fn service_name(text: &str) -> Result<ServiceRef, String> {
 /// # Errors
 /// The server's refusal, or a connection that breaks.
 pub async fn list(which: WhichServices, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let mut client = InspectionServiceClient::new(channel);
     let WhichServices { backend, namespace, trouble } = which;
+    backends::check(channel.clone(), &backend).await?;
+    let mut client = InspectionServiceClient::new(channel);
     let namespace = namespace.map(|name| name.to_string()).unwrap_or_default();
     let (mut rows, mut page_token) = (vec![heads()], String::new());
     loop {
@@ -84,29 +88,71 @@ pub async fn list(which: WhichServices, channel: Channel, output: OutputForm) ->
 /// Prints what there is, and then each change.
 ///
 /// # Errors
-/// As [`list`].
+/// As [`list`]; or the server ends the stream.
 pub async fn watch(which: WhichServices, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let namespace = which.namespace.map(|name| name.to_string()).unwrap_or_default();
-    let request = pb::WatchRequest { backend: which.backend, namespace };
+    let WhichServices { backend, namespace, trouble } = which;
+    backends::check(channel.clone(), &backend).await?;
+    let namespace = namespace.map(|name| name.to_string()).unwrap_or_default();
+    let request = pb::WatchRequest { backend, namespace };
     let mut events = InspectionServiceClient::new(channel).watch(request).await.map_err(failed)?.into_inner();
+    let mut shown = Shown::new(trouble);
     while let Some(event) = events.message().await.map_err(failed)? {
-        match (event.event, output) {
-            (Some(Event::Service(status)), _) if which.trouble && status.state() == pb::ServiceState::Synced => {}
-            (Some(Event::Service(status)), OutputForm::Table) => print(&columns(&[row(&status)]))?,
-            (Some(Event::Service(status)), OutputForm::Json) => print(&format!("{}\n", json_of(&status)))?,
-            (Some(Event::Gone(gone)), OutputForm::Table) => {
-                print(&columns(&[vec![gone.backend.clone(), key(gone.source.as_ref()), "gone".to_owned()]]))?;
+        let Some(event) = event.event.filter(|event| shown.is_wanted(event)) else { continue };
+        print(&match output {
+            OutputForm::Table => event_line(&event),
+            OutputForm::Json => format!("{}\n", event_json(&event)),
+        })?;
+    }
+    Err(Exit::Failure("the server ended the stream: watch again".to_owned()))
+}
+
+/// Which events of a watch are shown.
+struct Shown {
+    /// Only trouble, and its end.
+    trouble: Option<BTreeSet<(String, String)>>,
+}
+
+impl Shown {
+    fn new(only_trouble: bool) -> Self {
+        Self { trouble: only_trouble.then(BTreeSet::new) }
+    }
+
+    fn is_wanted(&mut self, event: &Event) -> bool {
+        let Some(trouble) = &mut self.trouble else { return true };
+        match event {
+            Event::Service(status) => {
+                let name = (status.backend.clone(), key(status.source.as_ref()));
+                match status.state() {
+                    pb::ServiceState::Synced => trouble.remove(&name),
+                    _ => {
+                        trouble.insert(name);
+                        true
+                    }
+                }
             }
-            (Some(Event::Gone(gone)), OutputForm::Json) => {
-                print(&format!(
-                    "{}\n",
-                    json!({"gone": {"backend": gone.backend, "source": key(gone.source.as_ref())}})
-                ))?;
-            }
-            (Some(Event::SnapshotDone(_) | Event::Restarted(_)) | None, _) => {}
+            Event::Gone(gone) => trouble.remove(&(gone.backend.clone(), key(gone.source.as_ref()))),
+            Event::SnapshotDone(_) | Event::Restarted(_) => true,
         }
     }
-    Ok(())
+}
+
+fn event_line(event: &Event) -> String {
+    let line = match event {
+        Event::Service(status) => row(status),
+        Event::Gone(gone) => vec![gone.backend.clone(), key(gone.source.as_ref()), "gone".to_owned()],
+        Event::SnapshotDone(_) => vec!["-- this is what there is; changes follow".to_owned()],
+        Event::Restarted(_) => vec!["-- too slow for all changes: everything follows again".to_owned()],
+    };
+    columns(&[line])
+}
+
+fn event_json(event: &Event) -> Value {
+    match event {
+        Event::Service(status) => json_of(status),
+        Event::Gone(gone) => json!({"gone": {"backend": gone.backend, "source": key(gone.source.as_ref())}}),
+        Event::SnapshotDone(_) => json!({"snapshotDone": true}),
+        Event::Restarted(_) => json!({"restarted": true}),
+    }
 }
 
 /// Says why a Service is as it is. With a backend it is named as in the source, without as in the Gimbal cluster.
@@ -114,10 +160,12 @@ pub async fn watch(which: WhichServices, channel: Channel, output: OutputForm) -
 /// # Errors
 /// As [`list`]; or there is no such Service.
 pub async fn why(service: ServiceRef, backend: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    backends::check(channel.clone(), &backend).await?;
     let ServiceRef { namespace, name } = service;
+    // What was left out at the source is known to the discoverer alone, so this says nothing about the Service itself.
     let missing = match backend.as_str() {
-        "" => format!("{namespace}/{name} in the Gimbal cluster is of no backend"),
-        backend => format!("backend {backend} has no Service {namespace}/{name}"),
+        "" => format!("{namespace}/{name} in the Gimbal cluster is not known here as a Service of a backend"),
+        backend => format!("{namespace}/{name} is not known here as a Service of backend {backend}"),
     };
     let key = pb::ServiceKey { namespace, name };
     let object = match backend.as_str() {
@@ -176,10 +224,17 @@ fn row(status: &pb::ServiceStatus) -> Vec<String> {
         key(status.source.as_ref()),
         key(status.target.as_ref()),
         state(status),
-        format!("{}/{}", status.ready_endpoints, status.endpoints),
+        ready(status).map_or_else(|| "?".to_owned(), |ready| ready.to_string()) + &format!("/{}", status.endpoints),
         status.ports.iter().map(port).collect::<Vec<_>>().join(","),
         message(status),
     ]
+}
+
+/// Returns how many endpoints are ready. Of a Service that no source offers, only what is published is known, and not how much of
+/// that is ready.
+fn ready(status: &pb::ServiceStatus) -> Option<u64> {
+    let is_published_only = status.ports.is_empty() && status.ready_endpoints == 0 && status.endpoints > 0;
+    (!is_published_only).then_some(status.ready_endpoints)
 }
 
 fn key(key: Option<&pb::ServiceKey>) -> String {
@@ -222,7 +277,7 @@ fn json_of(status: &pb::ServiceStatus) -> Value {
         "target": key(status.target.as_ref()),
         "state": state(status),
         "endpoints": status.endpoints,
-        "readyEndpoints": status.ready_endpoints,
+        "readyEndpoints": ready(status),
         "ports": status.ports.iter().map(port).collect::<Vec<_>>(),
         "reason": reason(status),
         "message": status.message,
@@ -259,6 +314,35 @@ mod tests {
         );
         let json = json_of(&status());
         assert_eq!((&json["state"], &json["reason"]), (&json!("rejected"), &json!("name conflict")));
+        let held = pb::ServiceStatus { ports: Vec::new(), ready_endpoints: 0, ..status() };
+        assert_eq!((&*row(&held)[4], &json_of(&held)["readyEndpoints"]), ("?/8", &Value::Null));
+    }
+
+    #[test]
+    fn a_watch_of_trouble_shows_its_end() {
+        let mut shown = Shown::new(true);
+        let of = |state: pb::ServiceState| Event::Service(pb::ServiceStatus { state: state.into(), ..status() });
+        let gone = Event::Gone(pb::ServiceGone { backend: "node02".into(), source: status().source });
+        let steps = [
+            (of(pb::ServiceState::Synced), false),
+            (of(pb::ServiceState::Rejected), true),
+            (of(pb::ServiceState::Pending), true),
+            (of(pb::ServiceState::Synced), true),
+            (of(pb::ServiceState::Synced), false),
+            (gone.clone(), false),
+            (of(pb::ServiceState::Held), true),
+            (gone.clone(), true),
+            (Event::Restarted(pb::watch_response::Restarted {}), true),
+        ];
+        for (place, (event, wanted)) in steps.iter().enumerate() {
+            assert_eq!(shown.is_wanted(event), *wanted, "{place}");
+        }
+        let mut all = Shown::new(false);
+        assert!(all.is_wanted(&of(pb::ServiceState::Synced)) && all.is_wanted(&gone));
+        assert_eq!(event_line(&gone), "node02  team1/web  gone\n");
+        assert_eq!(event_json(&gone), json!({"gone": {"backend": "node02", "source": "team1/web"}}));
+        let done = Event::SnapshotDone(pb::watch_response::SnapshotDone {});
+        assert_eq!(event_json(&done), json!({"snapshotDone": true}));
     }
 
     #[test]

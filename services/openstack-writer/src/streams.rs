@@ -7,7 +7,9 @@ use gimbal_admission::Identity;
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_session::{Goodbye, GoodbyeReason, Hello, WriterMessage};
-use gimbal_transport::{AgentMessages, Discovery, Passing, Peer, Quiet, StreamEnd, goodbye, hello, say_goodbye};
+use gimbal_transport::{
+    AgentMessages, Discovery, EndKind, Passing, Peer, Quiet, StreamEnd, goodbye, hello, say_goodbye,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +31,7 @@ pub struct ControllerStreams {
     /// Refusals by peer and reason that were logged recently.
     pub refusals: Quiet<(String, GoodbyeReason)>,
     /// Ends of streams by cluster and kind that were logged recently: a controller may come again and again.
-    pub ends: Quiet<(Text, &'static str)>,
+    pub ends: Quiet<(Text, EndKind)>,
 }
 
 #[tonic::async_trait]
@@ -74,23 +76,20 @@ fn still_speaks(config: &ClustersConfig, peer: &Peer, cluster: &str) -> Result<(
 
 impl ControllerStreams {
     fn log_end(&self, cluster: &Text, generation: u64, peer: &Peer, end: &StreamEnd, now: Instant) {
-        let untold = |kind| self.ends.tell((cluster.clone(), kind), now);
+        if matches!(end, StreamEnd::Closed) {
+            return;
+        }
+        let Some(untold) = self.ends.tell((cluster.clone(), end.into()), now) else { return };
         match end {
             StreamEnd::Dismissed(goodbye) => {
-                if let Some(untold) = untold("dismissed") {
-                    let (reason, text) = (goodbye.reason, &goodbye.message);
-                    tracing::info!(%cluster, generation, ?reason, text, untold, "goodbye");
-                }
+                let (reason, text) = (goodbye.reason, &goodbye.message);
+                tracing::info!(%cluster, generation, ?reason, text, untold, "goodbye");
             }
             StreamEnd::Broken(error) => {
-                if let Some(untold) = untold("broken") {
-                    tracing::info!(%cluster, generation, %peer, %error, untold, "the stream broke");
-                }
+                tracing::info!(%cluster, generation, %peer, %error, untold, "the stream broke");
             }
             StreamEnd::Unread => {
-                if let Some(untold) = untold("unread") {
-                    tracing::warn!(%cluster, generation, %peer, untold, "the controller does not read; its stream ends and it may resume");
-                }
+                tracing::warn!(%cluster, generation, %peer, untold, "the controller does not read; its stream ends and it may resume");
             }
             StreamEnd::Closed => {}
         }

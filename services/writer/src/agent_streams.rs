@@ -7,7 +7,9 @@ use gimbal_admission::Identity;
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
 use gimbal_session::{Goodbye, GoodbyeReason, Hello, WriterMessage};
-use gimbal_transport::{AgentMessages, Discovery, Passing, Peer, Quiet, StreamEnd, goodbye, hello, say_goodbye};
+use gimbal_transport::{
+    AgentMessages, Discovery, EndKind, Passing, Peer, Quiet, StreamEnd, goodbye, hello, say_goodbye,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -29,7 +31,7 @@ pub struct Streams {
     /// Refusals by peer and reason that were logged recently.
     pub refusals: Quiet<(String, GoodbyeReason)>,
     /// Ends of streams by backend and kind that were logged recently: an agent may come again and again.
-    pub ends: Quiet<(BackendName, &'static str)>,
+    pub ends: Quiet<(BackendName, EndKind)>,
 }
 
 #[tonic::async_trait]
@@ -76,23 +78,20 @@ fn still_speaks(config: &Config, peer: &Peer, backend: &BackendName) -> Result<(
 
 impl Streams {
     fn log_end(&self, backend: &BackendName, generation: u64, peer: &Peer, end: &StreamEnd, now: Instant) {
-        let untold = |kind| self.ends.tell((backend.clone(), kind), now);
+        if matches!(end, StreamEnd::Closed) {
+            return;
+        }
+        let Some(untold) = self.ends.tell((backend.clone(), end.into()), now) else { return };
         match end {
             StreamEnd::Dismissed(goodbye) => {
-                if let Some(untold) = untold("dismissed") {
-                    let (reason, text) = (goodbye.reason, &goodbye.message);
-                    tracing::info!(%backend, generation, ?reason, text, untold, "goodbye");
-                }
+                let (reason, text) = (goodbye.reason, &goodbye.message);
+                tracing::info!(%backend, generation, ?reason, text, untold, "goodbye");
             }
             StreamEnd::Broken(error) => {
-                if let Some(untold) = untold("broken") {
-                    tracing::info!(%backend, generation, %peer, %error, untold, "the stream broke");
-                }
+                tracing::info!(%backend, generation, %peer, %error, untold, "the stream broke");
             }
             StreamEnd::Unread => {
-                if let Some(untold) = untold("unread") {
-                    tracing::warn!(%backend, generation, %peer, untold, "the agent does not read; its stream ends and it may resume");
-                }
+                tracing::warn!(%backend, generation, %peer, untold, "the agent does not read; its stream ends and it may resume");
             }
             StreamEnd::Closed => {}
         }
@@ -234,6 +233,12 @@ mod tests {
         assert_eq!(lines(), 2, "another backend's");
         streams.log_end(&first, 22, &Peer::Loopback, &StreamEnd::Unread, now + Duration::from_secs(60));
         assert!(log.text().contains("untold=19"), "{}", log.text());
+        // Another reason is another line.
+        for reason in [GoodbyeReason::Superseded, GoodbyeReason::ProtocolError, GoodbyeReason::Superseded] {
+            let end = StreamEnd::Dismissed(goodbye(reason, "why".to_owned()));
+            streams.log_end(&first, 23, &Peer::Loopback, &end, now);
+        }
+        assert_eq!(log.text().matches("goodbye").count(), 2, "{}", log.text());
     }
 
     /// Returns what is in the mailbox once no task can make progress.

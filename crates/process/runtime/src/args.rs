@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 
 use crate::Exit;
 
@@ -39,6 +40,10 @@ enum Stop {
 
 fn parse_from<A: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<A, Stop> {
     A::try_parse_from(args).map_err(|error| {
+        // Its text is the help, which begins with what the program is.
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Stop::Wrong(Exit::Usage("a command is missing: --help lists them".to_owned()));
+        }
         let text = error.render().to_string();
         if error.use_stderr() { Stop::Wrong(Exit::Usage(first_paragraph(&text))) } else { Stop::Shown(text) }
     })
@@ -76,6 +81,18 @@ mod tests {
         let args = of(&["--backend-name", "a", "--poll-interval", "1h30m"]).unwrap();
         assert_eq!((args.backend_name.as_str(), args.poll_interval.0.as_secs()), ("a", 5400));
         assert_eq!(args.endpoints_api, None);
+    }
+
+    #[derive(Debug, Parser)]
+    enum Commands {
+        Look,
+    }
+
+    #[test]
+    fn a_command_that_is_missing_is_one_line() {
+        let Err(Stop::Wrong(exit)) = parse_from::<Commands>(["x".into()]) else { panic!("it was taken") };
+        assert_eq!((exit.line().as_str(), exit.code()), ("error: a command is missing: --help lists them", 2));
+        assert!(parse_from::<Commands>(["x".into(), "look".into()]).is_ok());
     }
 
     #[test]

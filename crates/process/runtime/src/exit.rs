@@ -26,11 +26,12 @@ impl Exit {
         }
     }
 
-    /// Returns the message for stderr, always one line.
+    /// Returns the message for stderr, always one line. Control characters, which may come from others, are left out.
     #[must_use]
     pub fn line(&self) -> String {
         let message = self.to_string();
-        format!("error: {}", message.split_whitespace().collect::<Vec<_>>().join(" "))
+        let line = format!("error: {}", message.split_whitespace().collect::<Vec<_>>().join(" "));
+        line.chars().filter(|c| !c.is_control()).collect()
     }
 
     pub(crate) fn report(&self) -> ExitCode {
@@ -99,6 +100,7 @@ mod tests {
         let usage = Exit::Usage("--config x.yaml:\n  line 3: unknown key".to_owned());
         assert_eq!((usage.line().as_str(), usage.code()), ("error: --config x.yaml: line 3: unknown key", 2));
         assert_eq!(Exit::Failure("gone".to_owned()).code(), 1);
+        assert_eq!(Exit::Failure("a server said \u{1b}[2J".to_owned()).line(), "error: a server said [2J");
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub use gimbal_wire::{WirePayload, pb};
 pub use inspection::{Inspection, Viewer};
 pub use open::{AgentSender, WriterMessages, open};
 pub use page::{PageFiller, Part, Place};
-pub use passing::{Passing, StreamEnd, goodbye, hello, say_goodbye};
+pub use passing::{EndKind, Passing, StreamEnd, goodbye, hello, say_goodbye};
 pub use peer::{Peer, PeerCertificate};
 pub use quiet::Quiet;
 pub use refusal::{Problem, Refusal};

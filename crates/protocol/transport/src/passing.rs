@@ -67,6 +67,30 @@ pub enum StreamEnd {
     Closed,
 }
 
+/// What kind of end it was, for one line of the log a minute of each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EndKind {
+    /// The agent is sent away for this reason.
+    Dismissed(GoodbyeReason),
+    /// As [`StreamEnd::Broken`].
+    Broken,
+    /// As [`StreamEnd::Unread`].
+    Unread,
+    /// As [`StreamEnd::Closed`].
+    Closed,
+}
+
+impl From<&StreamEnd> for EndKind {
+    fn from(end: &StreamEnd) -> Self {
+        match end {
+            StreamEnd::Dismissed(goodbye) => Self::Dismissed(goodbye.reason),
+            StreamEnd::Broken(_) => Self::Broken,
+            StreamEnd::Unread => Self::Unread,
+            StreamEnd::Closed => Self::Closed,
+        }
+    }
+}
+
 /// A stream that is open.
 pub struct Passing<'a, P: WirePayload> {
     /// What the agent sends.

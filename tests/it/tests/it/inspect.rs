@@ -203,7 +203,8 @@ fn gimbalctl_shows_the_same(scene: &Scene, port: u16) {
     assert_eq!(above[0]["service"]["source"], "team1/web");
     let below = ctl("why nowhere/lost --backend node02").out;
     assert!(below.contains("- ") && below.contains("namespace nowhere does not exist"), "{below}");
-    ctl("why team1/unheard-of --backend node02").expect_refusal("backend node02 has no Service team1/unheard-of");
+    ctl("why team1/unheard-of --backend node02")
+        .expect_refusal("team1/unheard-of is not known here as a Service of backend node02");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,6 +71,11 @@ impl DialTarget {
             return Err(wrong("has a path: write https://host:port"));
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
+        // The parser drops a port that is not a number, and the default port of the scheme would be dialled.
+        let ported = uri.authority().and_then(|authority| authority.as_str().rsplit_once(':'));
+        if uri.port_u16().is_none() && ported.is_some_and(|(_, after)| !after.contains(']')) {
+            return Err(wrong("has no port that there is: write https://host:port"));
+        }
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let port = uri.port_u16().unwrap_or(default_port);
         let authority = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
