@@ -7,7 +7,7 @@ use gimbal_testkit::api_proxy::{Calls, Trouble};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{ApiProxy, eventually};
 use gimbal_tests::{
-    Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, metric, slice_of, svc, writer_rights,
+    Mirror, Proxy, SOON, Scene, Writer, expect_log, expect_metric, gimbalctl, metric, slice_of, svc, writer_rights,
 };
 use serde_json::Value;
 
@@ -56,6 +56,13 @@ async fn when_the_leader_is_killed_the_other_takes_over_and_finishes() {
     let asked = scene.ask(&second).unwrap().call("AdminService/ConfirmIncarnation", &request);
     let refused = asked.unwrap_err().to_string();
     assert!(refused.contains("Unavailable") && refused.contains(&format!("127.0.0.1:{}", first.port)), "{refused}");
+
+    // What it shows comes with the remark that it is not the leader's.
+    let shown = gimbalctl(&scene, second.port, "services -o json").unwrap();
+    assert!(shown.code == Some(0) && shown.error.contains("this writer does not lead"), "{shown:?}");
+    let shown = gimbalctl(&scene, second.port, "backends -o json").unwrap().json();
+    assert_eq!(shown[0]["writer"]["leading"], false);
+    gimbalctl(&scene, second.port, "services --backend nope").unwrap().expect_refusal("no backend \"nope\" is known");
 
     // An agent that knows only the follower is refused, and keeps trying.
     let hopeful = scene.discoverer("node02", &scene.source, second.port, &[]).unwrap();
