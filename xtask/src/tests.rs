@@ -16,10 +16,10 @@ use crate::shell;
 /// The package of the integration tests, which wait more than they compute. Other packages have a program `it`, too.
 const INTEGRATION: &str = "tests/it";
 /// What runs at once of the integration tests, as arguments of their program. Each test has two API servers and takes
-/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others. Three and two keep two
+/// about 600 MB. The tests of OpenStack are the longest, so that they begin at once, beside the others. Two of each keep two
 /// cores busy; more only run into each other's deadlines.
 const INTEGRATION_RUNS: [&[&str]; 2] =
-    [&["openstack", "--test-threads=3"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];
+    [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];
 /// Another program that does: three nodes with kubelets, on which no request may fail.

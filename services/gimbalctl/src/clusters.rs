@@ -40,6 +40,31 @@ pub async fn approve(cluster: String, id: String, channel: Channel, output: Outp
     })
 }
 
+/// Gives the name of a cluster to another one.
+///
+/// # Errors
+/// As [`list`].
+pub async fn confirm(cluster: String, uid: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let request = pb::ConfirmClusterRequest { cluster: cluster.clone(), cluster_uid: uid.clone() };
+    let answer = AdminServiceClient::new(channel).confirm_cluster(request).await.map_err(failed)?.into_inner();
+    print(&confirmed(&cluster, &uid, &answer, output))
+}
+
+fn confirmed(cluster: &str, uid: &str, answer: &pb::ConfirmClusterResponse, output: OutputForm) -> String {
+    let pb::ConfirmClusterResponse { previous, configuration } = answer;
+    if output == OutputForm::Json {
+        return format!(
+            "{}\n",
+            json!({"cluster": cluster, "uid": uid, "previous": previous, "configuration": configuration})
+        );
+    }
+    let before = if previous.is_empty() { String::new() } else { format!(", and no longer {previous}") };
+    columns(&[
+        vec![format!("cluster {cluster} is the one with UID {uid} from now on{before}")],
+        vec![format!("next: write {configuration} into the configuration of openstack-writer, for its next start")],
+    ])
+}
+
 fn table(clusters: &[pb::Cluster]) -> String {
     let heads = ["CLUSTER", "STREAM", "WANTED", "PENDING", "REJECTED", "ORPHANS", "HELD", "TROUBLE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
@@ -102,6 +127,20 @@ fn json_of(cluster: &pb::Cluster) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_confirmation_says_what_to_write_into_the_configuration() {
+        let answer = |previous: &str, configuration: &str| {
+            let (previous, configuration) = (previous.to_owned(), configuration.to_owned());
+            confirmed("prod1", "2", &pb::ConfirmClusterResponse { previous, configuration }, OutputForm::Table)
+        };
+        assert_eq!(
+            answer("1", "clusterUid: 2, and 1 in formerUids"),
+            "cluster prod1 is the one with UID 2 from now on, and no longer 1\n\
+             next: write clusterUid: 2, and 1 in formerUids into the configuration of openstack-writer, for its next start\n"
+        );
+        assert!(answer("", "clusterUid: 2").starts_with("cluster prod1 is the one with UID 2 from now on\n"));
+    }
 
     #[test]
     fn what_is_held_comes_with_the_command_that_releases_it() {

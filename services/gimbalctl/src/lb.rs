@@ -57,6 +57,15 @@ pub enum LbCommand {
         #[arg(long)]
         cluster: String,
     },
+    /// Gives the name of a cluster to another one, for instance after it was made anew
+    Confirm {
+        /// UID of its kube-system namespace, as the cluster's trouble names it (`gimbalctl lb clusters`)
+        #[arg(allow_hyphen_values = true)]
+        uid: String,
+        /// The cluster
+        #[arg(long)]
+        cluster: String,
+    },
     /// Takes our marks off a load balancer that no cluster wants; it stays as it is
     Forget {
         /// ID of the load balancer
@@ -126,6 +135,7 @@ pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Re
     match command {
         LbCommand::Clusters => clusters::list(channel, output).await,
         LbCommand::Approve { id, cluster } => clusters::approve(cluster, id, channel, output).await,
+        LbCommand::Confirm { uid, cluster } => clusters::confirm(cluster, uid, channel, output).await,
         LbCommand::List(which) => list(which, channel, output).await,
         LbCommand::Why { entry, cluster } => why(entry, cluster, channel, output).await,
         LbCommand::Watch(which) => watch(which, channel, output).await,

@@ -15,6 +15,7 @@
 //! gimbalctl lb watch                         the same as list, and then each change
 //! gimbalctl lb adopt shop/web ID --dry-run   what taking over a load balancer of Kuryr or the cloud provider would change
 //! gimbalctl lb approve HOLD --cluster prod1  releases a removal that the guard holds
+//! gimbalctl lb confirm UID --cluster prod1   gives the name of a cluster to another one
 //! gimbalctl lb forget ID --cluster prod1     takes our marks off a load balancer
 //! gimbalctl lb decommission --cluster prod1 --dry-run   what removing everything of a cluster would remove
 //! ```
@@ -208,6 +209,7 @@ mod tests {
             "lb why shop/web --cluster prod1",
             "lb clusters -o json",
             "lb approve m-1 --cluster prod1",
+            "lb confirm 1111 --cluster prod1",
             "lb watch",
             "lb watch --tls-cert tls.crt --tls-key tls.key --tls-ca ca.crt",
             "lb adopt shop/web 1234 --cluster prod1 --dry-run",

@@ -4,7 +4,7 @@ use gimbal_testkit::eventually;
 use gimbal_tests::SOON;
 use serde_json::{Value, json};
 
-use super::admin::configure_one;
+use super::admin::{configure_one, lb};
 use super::controller::wanted;
 use super::stage::{PROD1, Stage};
 
@@ -32,11 +32,11 @@ async fn a_name_has_one_cluster_and_what_another_left_is_not_touched() {
     second.expect_goodbye("an admin must confirm the change").await;
     first.expect_open(true).await;
     drop(first);
-    let ask = stage.programs.ask(stage.writer()).unwrap();
-    let request = json!({"cluster": "prod1", "clusterUid": OTHER.1});
-    let confirmed = ask.call("gimbal.kuryr.v1.AdminService/ConfirmCluster", &request).unwrap();
+    // The trouble names the UID that a person confirms.
+    assert!(lb(&stage, "clusters").out.contains(OTHER.1), "{:?}", lb(&stage, "clusters"));
+    let confirmed = lb(&stage, &format!("confirm {} --cluster prod1 -o json", OTHER.1)).json();
     let configuration = format!("clusterUid: {}, and {} in formerUids", OTHER.1, PROD1.1);
-    assert_eq!((&confirmed["previous"], &confirmed["configuration"]), (&json!(PROD1.1), &json!(configuration)));
+    assert_eq!((&confirmed[0]["previous"], &confirmed[0]["configuration"]), (&json!(PROD1.1), &json!(configuration)));
     let made = second.expect_ready("web", 1).await;
     assert_ne!(made, left, "the same name, and another load balancer");
 
