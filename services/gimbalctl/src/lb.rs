@@ -11,7 +11,7 @@ use pb::watch_response::Event;
 use serde_json::{Value, json};
 
 use crate::clusters;
-use crate::output::{OutputForm, print};
+use crate::output::{OutputForm, print, print_pages};
 use crate::refusal::failed;
 use crate::services::{ServiceRef, service_name};
 use crate::table::columns;
@@ -196,28 +196,14 @@ async fn list(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<
     let mut client = InspectionServiceClient::new(channel);
     let WhichOnes { cluster, namespace, trouble } = which;
     let namespace = namespace_of(namespace);
-    let (mut rows, mut page_token) = (vec![heads()], String::new());
-    loop {
-        let request = pb::ListLoadBalancersRequest {
-            cluster: cluster.clone(),
-            namespace: namespace.clone(),
-            only_trouble: trouble,
-            page_size: 0,
-            page_token,
-        };
+    print_pages(output, heads(), row, json_of, async |page_token| {
+        let (cluster, namespace) = (cluster.clone(), namespace.clone());
+        let request =
+            pb::ListLoadBalancersRequest { cluster, namespace, only_trouble: trouble, page_size: 0, page_token };
         let page = client.list_load_balancers(request).await.map_err(failed)?.into_inner();
-        for status in &page.load_balancers {
-            match output {
-                OutputForm::Table => rows.push(row(status)),
-                OutputForm::Json => print(&format!("{}\n", json_of(status)))?,
-            }
-        }
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            break;
-        }
-    }
-    if output == OutputForm::Table { print(&columns(&rows)) } else { Ok(()) }
+        Ok((page.load_balancers, page.next_page_token))
+    })
+    .await
 }
 
 async fn why(entry: EntryRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {

@@ -12,7 +12,7 @@ use pb::watch_response::Event;
 use serde_json::{Value, json};
 
 use crate::backends;
-use crate::output::{OutputForm, print};
+use crate::output::{OutputForm, print, print_pages};
 use crate::refusal::failed;
 use crate::table::columns;
 
@@ -61,28 +61,13 @@ pub async fn list(which: WhichServices, channel: Channel, output: OutputForm) ->
     backends::check(channel.clone(), &backend).await?;
     let mut client = InspectionServiceClient::new(channel);
     let namespace = namespace.map(|name| name.to_string()).unwrap_or_default();
-    let (mut rows, mut page_token) = (vec![heads()], String::new());
-    loop {
-        let request = pb::ListServicesRequest {
-            backend: backend.clone(),
-            namespace: namespace.clone(),
-            only_trouble: trouble,
-            page_size: 0,
-            page_token,
-        };
+    print_pages(output, heads(), row, json_of, async |page_token| {
+        let (backend, namespace) = (backend.clone(), namespace.clone());
+        let request = pb::ListServicesRequest { backend, namespace, only_trouble: trouble, page_size: 0, page_token };
         let page = client.list_services(request).await.map_err(failed)?.into_inner();
-        for status in &page.services {
-            match output {
-                OutputForm::Table => rows.push(row(status)),
-                OutputForm::Json => print(&format!("{}\n", json_of(status)))?,
-            }
-        }
-        page_token = page.next_page_token;
-        if page_token.is_empty() {
-            break;
-        }
-    }
-    if output == OutputForm::Table { print(&columns(&rows)) } else { Ok(()) }
+        Ok((page.services, page.next_page_token))
+    })
+    .await
 }
 
 /// Prints what there is, and then each change.
