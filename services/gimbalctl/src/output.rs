@@ -33,7 +33,7 @@ pub fn print(text: &str) -> Result<(), Exit> {
 /// page, the empty one first, and returns the token of the next one, empty after the last.
 ///
 /// # Errors
-/// As `page`, and as [`print`].
+/// As `page`, and as [`print()`].
 pub async fn print_pages<T>(
     output: OutputForm,
     heads: Vec<String>,
