@@ -121,6 +121,7 @@ fn objects() -> ReportedObjects {
                 }),
             }],
         }),
+        certificates: Vec::new(),
     }
 }
 

@@ -7,10 +7,10 @@ use gimbal_model::{Digest, Family, Protocol};
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    Algorithm, Balancing, ClientRanges, DesiredKey, DesiredKind, DesiredMember, FloatingWish, HealthMonitor, HostMatch,
-    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode,
-    MonitorKind, PathMatch, PoolId, ProxyVersion, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Text, Timeouts,
-    VipWish,
+    Algorithm, Balancing, CertificateWish, ClientRanges, DesiredKey, DesiredKind, DesiredMember, FloatingWish,
+    HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement,
+    MemberId, MemberMode, MonitorKind, PathMatch, PoolId, ProxyVersion, Route, RouteTarget, RoutedPool, Routing,
+    SharedGroup, Text, Timeouts, VipWish,
 };
 
 pub(crate) fn header(key: &DesiredKey, header: &LoadBalancerHeader) -> Digest {
@@ -281,7 +281,7 @@ impl Form {
         self.option_text(codes.as_ref());
     }
     fn routing(&mut self, routing: &Routing) {
-        let Routing { pools, default, routes } = routing;
+        let Routing { pools, default, routes, certificates } = routing;
         self.number(pools.len());
         for RoutedPool { id, name } in pools {
             self.text(id);
@@ -310,6 +310,14 @@ impl Form {
                 self.option_text(text);
             }
             self.text(name);
+        }
+        // Nothing is written without one, for a peer that knows no certificates.
+        if !certificates.is_empty() {
+            self.number(certificates.len());
+            for CertificateWish { secret, hash } in certificates {
+                self.text(secret);
+                self.bytes(hash.as_bytes());
+            }
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct CloudFacts {
     pub enable_ingress: bool,
     /// Floating IP of the shared router for Ingresses.
     pub l7_router_ip: Option<IpAddr>,
+    /// Whether certificates of Ingresses are served.
+    pub certificates: bool,
 }
 
 /// A version of an API. Ordered.

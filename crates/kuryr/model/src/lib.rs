@@ -9,6 +9,7 @@
 //! A [`DesiredLoadBalancer`] is a header and members; either travels without the other when only one of them changes.
 
 mod canonical;
+mod certificate;
 mod change;
 mod entry;
 mod facts;
@@ -25,6 +26,7 @@ mod words;
 /// Text that is cheap to copy. IDs of OpenStack and UIDs of Kubernetes are kept as they came.
 pub type Text = std::sync::Arc<str>;
 
+pub use certificate::{CertificateContent, CertificateHash, CertificateWish, NotAHash};
 pub use change::{DesiredChange, LoadBalancerUpdate, MemberChange};
 pub use entry::{DesiredEntry, DesiredLoadBalancer};
 pub use facts::{
@@ -39,8 +41,9 @@ pub use key::{DesiredKey, DesiredKind};
 pub use member::{DesiredMember, DesiredMembers, ListenerId, MemberId};
 pub use pool::PoolId;
 pub use report::{
-    FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
-    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool,
+    FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCertificate, ReportedCondition,
+    ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy,
+    ReportedPool,
 };
 pub use reported_routes::{ReportedRoutes, RouteDifference, RouteState};
 pub use routing::{HostMatch, PathMatch, Route, RouteTarget, RoutedPool, Routing};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{ListenerId, ReportedRoutes, Text};
+use crate::{CertificateHash, ListenerId, ReportedRoutes, Text};
 
 /// How far the writer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,6 +102,17 @@ pub struct ReportedObjects {
     pub policies: Vec<ReportedPolicy>,
     /// How far the routes of a router are; unset: that is not known.
     pub routes: Option<ReportedRoutes>,
+    /// Certificates of a router in Barbican, in use or not.
+    pub certificates: Vec<ReportedCertificate>,
+}
+
+/// A certificate that is stored in Barbican.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportedCertificate {
+    /// Its reference.
+    pub reference: Text,
+    /// Hash of its content.
+    pub hash: CertificateHash,
 }
 
 /// A load balancer that exists.

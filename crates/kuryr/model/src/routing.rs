@@ -1,6 +1,6 @@
 //! How a load balancer leads requests to Services.
 
-use crate::{DesiredKind, DesiredLoadBalancer, ListenerId, LoadBalancerHeader, PoolId, Text};
+use crate::{CertificateWish, DesiredKind, DesiredLoadBalancer, ListenerId, LoadBalancerHeader, PoolId, Text};
 
 /// How requests are led to Services. A load balancer that has it is a router: its listeners have no pools of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -11,6 +11,9 @@ pub struct Routing {
     pub default: Option<Text>,
     /// The routes of each listener, listeners ascending, in the order in which they are tried.
     pub routes: Box<[Route]>,
+    /// Certificates of the TLS listeners, each hash once; the first is that of clients that name no host, or one that no certificate
+    /// has.
+    pub certificates: Box<[CertificateWish]>,
 }
 
 /// The pool of a port of a Service.

@@ -3,8 +3,8 @@
 use std::mem::size_of;
 
 use crate::{
-    ClientRanges, DesiredEntry, DesiredLoadBalancer, FloatingWish, HealthMonitor, HostMatch, ListenerWish,
-    LoadBalancerHeader, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Text,
+    CertificateWish, ClientRanges, DesiredEntry, DesiredLoadBalancer, FloatingWish, HealthMonitor, HostMatch,
+    ListenerWish, LoadBalancerHeader, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Text,
 };
 
 /// Two counters before the content of an `Arc`.
@@ -95,7 +95,7 @@ impl LoadBalancerHeader {
 
 impl Routing {
     fn memory(&self) -> usize {
-        let Self { pools, default, routes } = self;
+        let Self { pools, default, routes, certificates } = self;
         let route = |Route { listener: _, host, path, to, name }: &Route| {
             let host = match host {
                 HostMatch::Any => None,
@@ -112,6 +112,7 @@ impl Routing {
             + pools.iter().map(|pool| size_of::<RoutedPool>() + text(&pool.id) + text(&pool.name)).sum::<usize>()
             + option(default.as_ref())
             + routes.iter().map(route).sum::<usize>()
+            + certificates.iter().map(|one| size_of::<CertificateWish>() + text(&one.secret)).sum::<usize>()
     }
 }
 

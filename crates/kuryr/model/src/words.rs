@@ -147,7 +147,7 @@ fn bad_group(group: &SharedGroup) -> Option<BadText<'_>> {
 }
 
 fn bad_routing(routing: &Routing) -> Option<BadText<'_>> {
-    let Routing { pools, default, routes } = routing;
+    let Routing { pools, default, routes, certificates } = routing;
     let hosts = routes.iter().filter_map(|route| match &route.host {
         HostMatch::Any => None,
         HostMatch::Exact(host) | HostMatch::Wildcard(host) => Some(host),
@@ -177,6 +177,7 @@ fn bad_routing(routing: &Routing) -> Option<BadText<'_>> {
         .or_else(|| bad("pool of a route", to, pool_problem))
         .or_else(|| bad("redirection of a route", redirects, match_problem))
         .or_else(|| bad_words("name of a route", routes.iter().map(|route| &route.name), MOST_NAME))
+        .or_else(|| bad_words("Secret of a certificate", certificates.iter().map(|one| &one.secret), MOST_REFERENCE))
 }
 
 fn bad_id<'a>(field: &'static str, texts: impl IntoIterator<Item = &'a Text>) -> Option<BadText<'a>> {

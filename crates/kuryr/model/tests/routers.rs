@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    Balancing, ClientRanges, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember, DesiredMembers,
-    HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode,
-    PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Timeouts, VipWish,
+    Balancing, CertificateHash, CertificateWish, ClientRanges, DesiredEntry, DesiredKey, DesiredKind,
+    DesiredLoadBalancer, DesiredMember, DesiredMembers, HostMatch, ListenerId, ListenerKind, ListenerWish,
+    LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode, PathMatch, PoolId, Route, RouteTarget, RoutedPool,
+    Routing, SharedGroup, Timeouts, VipWish,
 };
 use gimbal_model::{Family, Protocol};
 
@@ -39,7 +40,12 @@ fn routing() -> Routing {
             route(80, HostMatch::Any, PathMatch::Exact("/b".into()), RouteTarget::Redirect("https://b".into())),
         ]
         .into(),
+        certificates: [certificate("team/web", 1)].into(),
     }
+}
+
+fn certificate(secret: &str, hash: u8) -> CertificateWish {
+    CertificateWish { secret: secret.into(), hash: CertificateHash::from_bytes([hash; 32]) }
 }
 
 fn header(routing: Option<Routing>) -> LoadBalancerHeader {
@@ -84,16 +90,18 @@ fn digest(routing: Option<Routing>) -> gimbal_model::Digest {
 #[test]
 fn golden() {
     let members = vec![member(PoolId::service("team", "web", 80), 4), member(PoolId::service("team", "api", 8080), 4)];
-    let entry = DesiredEntry::LoadBalancer(wanted(header(Some(routing())), members));
+    let plain = || Some(Routing { certificates: Box::default(), ..routing() });
+    let entry = DesiredEntry::LoadBalancer(wanted(header(plain()), members));
     assert_eq!(entry.digest(&key()).to_string(), "b578fa72ff99612f58fcfe39a4467cf4");
-    assert_eq!(digest(Some(routing())).to_string(), "f21fef3a4d8c5ef4a97602b439410f39");
+    assert_eq!(digest(plain()).to_string(), "f21fef3a4d8c5ef4a97602b439410f39");
+    assert_eq!(digest(Some(routing())).to_string(), "dc13b3c43c2e641a858e5346b849bc80");
 }
 
 /// Each of these changes one field.
 #[test]
 fn every_field_counts() {
     type Edit = fn(&mut Routing);
-    let edits: [Edit; 20] = [
+    let edits: [Edit; 24] = [
         |_| (),
         |r| *r = Routing::default(),
         |r| r.pools = [pool("team/web/80")].into(),
@@ -114,6 +122,10 @@ fn every_field_counts() {
         |r| r.routes[0].to = RouteTarget::Redirect("team/web/80".into()),
         |r| r.routes[0].name = "v".into(),
         |r| r.routes[1].to = RouteTarget::Redirect("https://c".into()),
+        |r| r.certificates = Box::default(),
+        |r| r.certificates = [certificate("team/web", 1), certificate("team/web", 2)].into(),
+        |r| r.certificates[0].secret = "team/other".into(),
+        |r| r.certificates[0] = certificate("team/web", 2),
     ];
     let mut digests = vec![digest(None)];
     for edit in edits {
@@ -138,6 +150,7 @@ fn lists_are_sorted_and_the_routes_of_a_listener_keep_their_order() {
             .zip(["/d", "/b", "/c", "/a"])
             .map(|(port, path)| route(port, HostMatch::Any, PathMatch::Prefix(path.into()), to_web()))
             .collect(),
+        certificates: Box::default(),
     }));
     header.sort();
     let routing = header.routing.unwrap();

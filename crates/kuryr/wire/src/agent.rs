@@ -14,7 +14,7 @@ use prost::bytes::Bytes;
 
 use crate::pb::data::Frame as PbFrame;
 use crate::pb::sync_request::Message;
-use crate::{Kuryr, encode, entry, pb};
+use crate::{Kuryr, certificate, encode, entry, pb};
 
 /// `AgentMessage::Unreadable` and unreadable entries are never sent, so they are omitted.
 pub(crate) fn encode(message: AgentMessage<Kuryr>) -> pb::SyncRequest {
@@ -29,6 +29,10 @@ pub(crate) fn encode(message: AgentMessage<Kuryr>) -> pb::SyncRequest {
         AgentMessage::ReportUnreadable { seq, reason } => {
             Message::ReportUnreadable(pb::ReportUnreadable { seq, reason })
         }
+        AgentMessage::Content { hash, content } => Message::Content(pb::Content {
+            hash: certificate::encode_hash(hash),
+            certificate: content.as_ref().map(certificate::encode_content),
+        }),
         AgentMessage::Goodbye(goodbye) => Message::Goodbye(encode_goodbye(goodbye)),
         AgentMessage::Unreadable { .. } => return pb::SyncRequest { message: None },
     };
@@ -54,6 +58,10 @@ pub(crate) fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage<Kuryr>> {
         Message::ReportUnreadable(pb::ReportUnreadable { seq, reason }) => {
             AgentMessage::ReportUnreadable { seq, reason: prose(reason) }
         }
+        Message::Content(pb::Content { hash, certificate }) => AgentMessage::Content {
+            hash: certificate::parse_hash(&hash)?,
+            content: certificate.as_ref().map(certificate::parse_content),
+        },
         Message::Goodbye(goodbye) => AgentMessage::Goodbye(parse_goodbye(goodbye)?),
     })
 }

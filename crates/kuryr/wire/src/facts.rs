@@ -30,6 +30,7 @@ pub(crate) fn encode(facts: &CloudFacts) -> pb::CloudFacts {
         quota: FreeQuota { load_balancers, listeners, pools, members: free_members, ports, floating_ips },
         enable_ingress,
         l7_router_ip,
+        certificates,
     } = facts;
     let subnet = |SubnetFacts { network, cidr, name, tags, mtu }: &SubnetFacts| pb::SubnetFacts {
         network: network.to_string(),
@@ -75,6 +76,7 @@ pub(crate) fn encode(facts: &CloudFacts) -> pb::CloudFacts {
         }),
         enable_ingress: *enable_ingress,
         l7_router_ip: l7_router_ip.map(address),
+        certificates: *certificates,
     }
 }
 
@@ -212,6 +214,7 @@ pub(crate) fn parse(facts: pb::CloudFacts, intern: &mut Interner) -> Parsed<Clou
         quota,
         enable_ingress,
         l7_router_ip,
+        certificates,
     } = facts;
     let pb::LoadBalancerDefaults { addressing, algorithm, timeout_client_data_ms, timeout_member_data_ms } =
         defaults.ok_or(WireError::Missing("defaults"))?;
@@ -252,5 +255,6 @@ pub(crate) fn parse(facts: pb::CloudFacts, intern: &mut Interner) -> Parsed<Clou
         quota: FreeQuota { load_balancers, listeners, pools, members: free_members, ports, floating_ips },
         enable_ingress,
         l7_router_ip: check::option_address(l7_router_ip)?,
+        certificates,
     })
 }

@@ -11,6 +11,7 @@
 //! report does not end the stream.
 
 mod agent;
+mod certificate;
 mod check;
 mod encode;
 mod entry;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_kuryr_model::{
-    CloudFacts, DesiredChange, DesiredEntry, DesiredKey, DesiredLoadBalancer, DesiredMember, DesiredMembers,
-    LoadBalancerHeader, LoadBalancerReport, LoadBalancerUpdate, MemberChange, PoolId, Text,
+    CertificateContent, CertificateHash, CloudFacts, DesiredChange, DesiredEntry, DesiredKey, DesiredLoadBalancer,
+    DesiredMember, DesiredMembers, LoadBalancerHeader, LoadBalancerReport, LoadBalancerUpdate, MemberChange, PoolId,
+    Text,
 };
 use gimbal_model::Digest;
-use gimbal_session::{Entry, EntryChange, Never, Payload};
+use gimbal_session::{Entry, EntryChange, Payload};
 
 use crate::{KuryrReason, size};
 
@@ -46,9 +47,8 @@ impl Payload for Kuryr {
     type Reason = KuryrReason;
     type Report = LoadBalancerReport;
     type Facts = CloudFacts;
-    // Certificates of Ingresses are going to be contents.
-    type Hash = Never;
-    type Content = Never;
+    type Hash = CertificateHash;
+    type Content = CertificateContent;
 
     const AN_ENTRY: &'static str = "a load balancer";
     const ENTRIES: &'static str = "load balancers";

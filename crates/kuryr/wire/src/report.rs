@@ -11,7 +11,7 @@ use gimbal_wire::parse::{self, Parsed, WireError, prose};
 
 use crate::check::{self, CONDITION, NAME, words};
 use crate::values::{Numbered, address, option_text, texts};
-use crate::{Kuryr, encode, pb};
+use crate::{Kuryr, certificate, encode, pb};
 
 pub(crate) fn encode(report: &LoadBalancerReport) -> pb::LoadBalancerReport {
     let LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error } = report;
@@ -46,8 +46,17 @@ fn encode_routes(routes: &ReportedRoutes) -> pb::MadeRoutes {
 }
 
 fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
-    let ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes } =
-        objects;
+    let ReportedObjects {
+        load_balancer,
+        listeners,
+        pools,
+        members,
+        member_count,
+        floating_ip,
+        policies,
+        routes,
+        certificates,
+    } = objects;
     let listener = |listener: &ReportedListener| {
         let ReportedListener { id, name, protocol, port, timeout_client_data, timeout_member_data } = listener;
         pb::MadeListener {
@@ -93,6 +102,7 @@ fn encode_objects(objects: &ReportedObjects) -> pb::MadeObjects {
         floating_ip: floating_ip.as_ref().map(floating),
         policies: policies.iter().map(policy).collect(),
         routes: routes.as_ref().map(encode_routes),
+        certificates: certificates.iter().map(certificate::encode_made).collect(),
     }
 }
 
@@ -154,8 +164,17 @@ fn shown(field: &'static str, text: String, intern: &mut Interner) -> Parsed<Tex
 }
 
 fn parse_objects(objects: pb::MadeObjects, intern: &mut Interner) -> Parsed<ReportedObjects> {
-    let pb::MadeObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes } =
-        objects;
+    let pb::MadeObjects {
+        load_balancer,
+        listeners,
+        pools,
+        members,
+        member_count,
+        floating_ip,
+        policies,
+        routes,
+        certificates,
+    } = objects;
     let load_balancer = load_balancer.map(|load_balancer| parse_load_balancer(load_balancer, intern)).transpose()?;
     let listeners = listeners.into_iter().map(|listener| {
         let pb::MadeListener { id, name, protocol, port, timeout_client_data_ms, timeout_member_data_ms } = listener;
@@ -207,7 +226,19 @@ fn parse_objects(objects: pb::MadeObjects, intern: &mut Interner) -> Parsed<Repo
     });
     let policies = policies.collect::<Parsed<_>>()?;
     let routes = routes.map(|routes| parse_routes(routes, intern)).transpose()?;
-    Ok(ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes })
+    let certificates =
+        certificates.into_iter().map(|one| certificate::parse_made(one, intern)).collect::<Parsed<_>>()?;
+    Ok(ReportedObjects {
+        load_balancer,
+        listeners,
+        pools,
+        members,
+        member_count,
+        floating_ip,
+        policies,
+        routes,
+        certificates,
+    })
 }
 
 fn parse_routes(routes: pb::MadeRoutes, intern: &mut Interner) -> Parsed<ReportedRoutes> {

@@ -7,15 +7,16 @@ use gimbal_wire::parse::{Parsed, WireError, invalid};
 use crate::check::{self, NAME, path_prefix, route_match, service_pool, words};
 use crate::pb::route::{Every, Host, Path, To};
 use crate::values::option_text;
-use crate::{encode, pb};
+use crate::{certificate, encode, pb};
 
 pub(crate) fn encode(routing: &Routing) -> pb::Routing {
-    let Routing { pools, default, routes } = routing;
+    let Routing { pools, default, routes, certificates } = routing;
     let pool = |RoutedPool { id, name }: &RoutedPool| pb::RoutedPool { id: id.to_string(), name: name.to_string() };
     pb::Routing {
         pools: pools.iter().map(pool).collect(),
         default_pool: option_text(default.as_ref()),
         routes: routes.iter().map(encode_route).collect(),
+        certificates: certificates.iter().map(certificate::encode_wish).collect(),
     }
 }
 
@@ -41,7 +42,7 @@ fn encode_route(route: &Route) -> pb::Route {
 
 /// Whether it fits the rest of the header, its caller checks.
 pub(crate) fn parse(routing: pb::Routing, intern: &mut Interner) -> Parsed<Routing> {
-    let pb::Routing { pools, default_pool, routes } = routing;
+    let pb::Routing { pools, default_pool, routes, certificates } = routing;
     let pools = pools.into_iter().map(|pb::RoutedPool { id, name }| {
         Ok(RoutedPool {
             id: service_pool("ID of a pool", id, intern)?,
@@ -55,7 +56,8 @@ pub(crate) fn parse(routing: pb::Routing, intern: &mut Interner) -> Parsed<Routi
     if !routes.is_sorted_by_key(|route| route.listener) {
         return invalid("routes", "are not sorted by their listeners");
     }
-    Ok(Routing { pools, default, routes })
+    let certificates = certificate::parse_wishes(certificates, intern)?;
+    Ok(Routing { pools, default, routes, certificates })
 }
 
 fn parse_route(route: pb::Route, intern: &mut Interner) -> Parsed<Route> {

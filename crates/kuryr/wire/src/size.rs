@@ -21,6 +21,8 @@ const LISTENER: usize = FIELD + 8;
 const RANGE: usize = FIELD + ADDRESS + 3;
 /// Numbers of a member, with its own tag and length.
 const MEMBER: usize = FIELD + ADDRESS + 8;
+/// The hash of a certificate with its tag and length.
+const HASH: usize = FIELD + 32;
 /// Protocol and number of a group of members, with its own tag and length.
 const GROUP: usize = FIELD + 6;
 /// A member that is gone.
@@ -102,7 +104,7 @@ fn load_balancer(header: &LoadBalancerHeader) -> usize {
 }
 
 fn routes(routing: &Routing) -> usize {
-    let Routing { pools, default, routes } = routing;
+    let Routing { pools, default, routes, certificates } = routing;
     let route = |Route { listener: _, host, path, to, name }: &Route| {
         let host = match host {
             HostMatch::Any => None,
@@ -119,6 +121,7 @@ fn routes(routing: &Routing) -> usize {
         + pools.iter().map(|RoutedPool { id, name }| FIELD + text(id) + text(name)).sum::<usize>()
         + option(default.as_ref())
         + routes.iter().map(route).sum::<usize>()
+        + certificates.iter().map(|one| FIELD + HASH + text(&one.secret)).sum::<usize>()
 }
 
 /// What members have in common that share a group.
@@ -153,8 +156,17 @@ pub(crate) fn report(report: &LoadBalancerReport) -> usize {
 }
 
 fn made(objects: &ReportedObjects) -> usize {
-    let ReportedObjects { load_balancer, listeners, pools, members, member_count: _, floating_ip, policies, routes } =
-        objects;
+    let ReportedObjects {
+        load_balancer,
+        listeners,
+        pools,
+        members,
+        member_count: _,
+        floating_ip,
+        policies,
+        routes,
+        certificates,
+    } = objects;
     let load_balancer = load_balancer.as_ref().map_or(0, |load_balancer| {
         let ReportedLoadBalancer { id, name, address: _, port, subnet, project, provider, security_groups } =
             load_balancer;
@@ -181,6 +193,7 @@ fn made(objects: &ReportedObjects) -> usize {
         + floating
         + policies.iter().map(policy).sum::<usize>()
         + routes.as_ref().map_or(0, made_routes)
+        + certificates.iter().map(|one| FIELD + HASH + text(&one.reference)).sum::<usize>()
 }
 
 fn made_routes(routes: &ReportedRoutes) -> usize {
@@ -212,6 +225,7 @@ pub(crate) fn facts(facts: &CloudFacts) -> usize {
         quota: _,
         enable_ingress: _,
         l7_router_ip: _,
+        certificates: _,
     } = facts;
     let subnet = |(id, subnet): (&Text, &SubnetFacts)| {
         let SubnetFacts { network, cidr: _, name, tags, mtu: _ } = subnet;

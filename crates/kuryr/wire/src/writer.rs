@@ -10,7 +10,7 @@ use gimbal_wire::{Interner, WirePayload};
 
 use crate::pb::sync_response::Message;
 use crate::values::Numbered;
-use crate::{Kuryr, KuryrReason, agent, check, facts, pb, report};
+use crate::{Kuryr, KuryrReason, agent, certificate, check, facts, pb, report};
 
 impl WirePayload for Kuryr {
     type Request = pb::SyncRequest;
@@ -54,6 +54,9 @@ fn encode(message: WriterMessage<Kuryr>) -> pb::SyncResponse {
             Message::Report(pb::Report { seq, key: Some((&key).into()), load_balancer })
         }
         WriterMessage::Facts(facts) => Message::Facts(facts::encode(&facts)),
+        WriterMessage::ContentRequest(hash) => {
+            Message::ContentRequest(pb::ContentRequest { hash: certificate::encode_hash(hash) })
+        }
         WriterMessage::Goodbye(goodbye) => Message::Goodbye(encode_goodbye(goodbye)),
         WriterMessage::Unreadable { .. } => return pb::SyncResponse { message: None },
     };
@@ -87,6 +90,9 @@ fn parse(response: pb::SyncResponse) -> Parsed<WriterMessage<Kuryr>> {
             Ok(facts) => WriterMessage::Facts(facts),
             Err(error) => unreadable(None, &error),
         },
+        Message::ContentRequest(pb::ContentRequest { hash }) => {
+            WriterMessage::ContentRequest(certificate::parse_hash(&hash)?)
+        }
         Message::Goodbye(goodbye) => WriterMessage::Goodbye(parse_goodbye(goodbye)?),
     })
 }

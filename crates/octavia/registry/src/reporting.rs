@@ -343,6 +343,7 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         floating_ip: floating,
         policies: balancer.listeners.iter().filter(|one| is_its(&one.tags)).flat_map(policies).collect(),
         routes,
+        certificates: Vec::new(),
     }
 }
 

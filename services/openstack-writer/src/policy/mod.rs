@@ -120,6 +120,7 @@ impl ClusterPolicy {
             quota: known.quota,
             enable_ingress: self.enable_ingress,
             l7_router_ip: self.l7_router_ip,
+            certificates: false,
         }
     }
 

@@ -129,6 +129,7 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
             floating_ip: floating,
             policies: policies.unwrap_or_default(),
             routes: routing.map(|_| ReportedRoutes { generation: wanted.generation, differences: Vec::new() }),
+            certificates: Vec::new(),
         },
         last_error: None,
     }

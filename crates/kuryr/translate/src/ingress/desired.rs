@@ -165,7 +165,7 @@ fn routing(object: &KuryrL7Router) -> Result<Routing, NotStreamed> {
             return Err(NotStreamed::Invalid { field: "pool of a route", value: shown(id) });
         }
     }
-    Ok(Routing { pools: pools.into(), default, routes })
+    Ok(Routing { pools: pools.into(), default, routes, certificates: Box::default() })
 }
 
 fn route(route: &KlrRoute, empty: &Text) -> Route {

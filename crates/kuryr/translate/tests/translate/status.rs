@@ -58,6 +58,7 @@ pub fn objects(members: usize) -> ReportedObjects {
         }),
         policies: Vec::new(),
         routes: None,
+        certificates: Vec::new(),
     }
 }
 

@@ -8,10 +8,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use gimbal_kuryr_model::{
-    Algorithm, Balancing, ClientRanges, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember,
-    DesiredMembers, FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
-    LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, PathMatch, PoolId, ProxyVersion, Route, RouteTarget,
-    RoutedPool, Routing, SharedGroup, Timeouts, VipWish,
+    Algorithm, Balancing, CertificateHash, CertificateWish, ClientRanges, DesiredEntry, DesiredKey, DesiredKind,
+    DesiredLoadBalancer, DesiredMember, DesiredMembers, FloatingWish, HealthMonitor, HostMatch, ListenerId,
+    ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode, MonitorKind,
+    PathMatch, PoolId, ProxyVersion, Route, RouteTarget, RoutedPool, Routing, SharedGroup, Timeouts, VipWish,
 };
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_model::{Family, Protocol};
@@ -250,6 +250,8 @@ fn router() -> LoadBalancerHeader {
             route(HostMatch::Any, PathMatch::Prefix("/web".into()), RouteTarget::Pool("shop/web/80".into())),
         ]
         .into(),
+        certificates: [CertificateWish { secret: "shop/web-tls".into(), hash: CertificateHash::from_bytes([7; 32]) }]
+            .into(),
     };
     LoadBalancerHeader { owner: "uid-3".into(), routing: Some(Box::new(routing)), ..plain() }
 }

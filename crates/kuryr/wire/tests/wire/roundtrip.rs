@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredEntry, MemberChange};
+use gimbal_kuryr_model::{CertificateContent, DesiredEntry, MemberChange};
 use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, pb, shown_entry};
 use gimbal_model::Digest;
 use gimbal_session::{
-    AgentMessage, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need, Payload as _,
-    Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage, estimated_len,
+    AgentMessage, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need,
+    Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage, estimated_len,
 };
 use gimbal_wire::{WirePayload, encoded_len};
 use proptest::collection::vec;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use prost::Message as _;
 
-use crate::values::{desired_header, entry, facts, fitting, fitting_key, key, member, member_id, report};
+use crate::values::{desired_header, entry, facts, fitting, fitting_key, hash, key, member, member_id, report};
 
 fn words() -> impl Strategy<Value = String> {
     "[a-z é]{0,12}"
@@ -94,6 +94,10 @@ fn frame() -> BoxedStrategy<Frame<Kuryr>> {
     .boxed()
 }
 
+fn content() -> impl Strategy<Value = CertificateContent> {
+    any::<(Vec<u8>, Vec<u8>)>().prop_map(|(chain, key)| CertificateContent::new(&chain, &key))
+}
+
 fn agent_messages() -> impl Strategy<Value = AgentMessage<Kuryr>> {
     let hello = (any::<(u32, u32)>(), vec(words(), 5), option::of(summary())).prop_map(|(protocol, t, held)| Hello {
         protocol,
@@ -115,6 +119,7 @@ fn agent_messages() -> impl Strategy<Value = AgentMessage<Kuryr>> {
         1 => any::<u64>().prop_map(AgentMessage::ReportAck),
         1 => vec(any::<u64>(), 0..5).prop_map(AgentMessage::ReportsDone),
         1 => (any::<u64>(), words()).prop_map(|(seq, reason)| AgentMessage::ReportUnreadable { seq, reason }),
+        1 => (hash(), option::of(content())).prop_map(|(hash, content)| AgentMessage::Content { hash, content }),
         1 => goodbye().prop_map(AgentMessage::Goodbye),
     ]
 }
@@ -141,6 +146,7 @@ fn writer_messages() -> impl Strategy<Value = WriterMessage<Kuryr>> {
         1 => (need(), words()).prop_map(|(need, reason)| WriterMessage::Resync { need, reason }),
         3 => (any::<u64>(), key(), report()).prop_map(|(seq, key, report)| WriterMessage::Report { seq, key, report }),
         3 => facts().prop_map(WriterMessage::Facts),
+        1 => hash().prop_map(WriterMessage::ContentRequest),
         1 => goodbye().prop_map(WriterMessage::Goodbye),
     ]
 }
@@ -152,6 +158,9 @@ proptest! {
     #[test]
     fn agent_messages_survive(message in agent_messages()) {
         let request = Kuryr::encode_agent(message.clone());
+        if let AgentMessage::Content { content: Some(content), .. } = &message {
+            prop_assert!(encoded_len(&request) <= content.wire_len(), "{} > {}", encoded_len(&request), content.wire_len());
+        }
         if let AgentMessage::Data(data) = &message {
             prop_assert!(encoded_len(&request) <= estimated_len(data), "{} > {}", encoded_len(&request), estimated_len(data));
         }

@@ -38,11 +38,16 @@ fn router() -> pb::EntryPiece {
         pools: vec![pool("a/b/80"), pool("a/c/80")],
         default_pool: Some("a/c/80".into()),
         routes: vec![route.clone(), pb::Route { port: 443, ..route }],
+        certificates: vec![certificate(1), certificate(2)],
     };
     let wanted = pb::LoadBalancer { routing: Some(routing), shared_group: None, ..load_balancer() };
     let mut piece = pb::EntryPiece { key: Some(router_key()), ..with_header(Header::LoadBalancer(wanted)) };
     in_pool(&mut piece.members[0], "a/b/80");
     piece
+}
+
+fn certificate(hash: u8) -> pb::Certificate {
+    pb::Certificate { secret: "a/cert".into(), hash: vec![hash; 32].into() }
 }
 
 fn routing(piece: &mut pb::EntryPiece) -> &mut pb::Routing {

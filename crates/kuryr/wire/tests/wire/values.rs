@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    Algorithm, ApiVersion, Balancing, ClassDefaults, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind,
-    DesiredLoadBalancer, DesiredMember, DesiredMembers, ExternalNetwork, FloatingAllocation, FloatingWish, FreeQuota,
-    HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerDefaults, LoadBalancerHeader,
-    LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId, MemberMode, MonitorKind, PathMatch, Phase,
-    PoolId, PortRefusal, ProviderAbilities, ProxyVersion, ReportedCondition, ReportedFloatingIp, ReportedListener,
-    ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, Route,
-    RouteDifference, RouteState, RouteTarget, RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode,
-    VipWish,
+    Algorithm, ApiVersion, Balancing, CertificateHash, CertificateWish, ClassDefaults, ClientRanges, CloudFacts,
+    DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember, DesiredMembers, ExternalNetwork,
+    FloatingAllocation, FloatingWish, FreeQuota, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish,
+    LoadBalancerDefaults, LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId,
+    MemberMode, MonitorKind, PathMatch, Phase, PoolId, PortRefusal, ProviderAbilities, ProxyVersion,
+    ReportedCertificate, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
+    ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, Route, RouteDifference, RouteState, RouteTarget,
+    RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
 };
 use gimbal_kuryr_wire::DesiredHeader;
 use gimbal_model::{Family, Protocol};
@@ -143,6 +143,15 @@ fn shared_group() -> BoxedStrategy<Box<SharedGroup>> {
 /// IDs of the pools of Services that there may be.
 const SERVICES: [&str; 3] = ["shop/api/8080", "shop/web/80", "shop/web/443"];
 
+pub fn hash() -> impl Strategy<Value = CertificateHash> {
+    any::<[u8; 32]>().prop_map(CertificateHash::from_bytes)
+}
+
+fn certificates() -> BoxedStrategy<Box<[CertificateWish]>> {
+    let wish = |(hash, secret)| CertificateWish { secret, hash };
+    btree_map(hash(), text(), 0..3).prop_map(move |all| all.into_iter().map(wish).collect()).boxed()
+}
+
 fn route(listeners: Vec<ListenerId>, pools: Vec<Text>) -> BoxedStrategy<Route> {
     let host = prop_oneof![Just(HostMatch::Any), id().prop_map(HostMatch::Exact), id().prop_map(HostMatch::Wildcard),];
     let path = "/[a-z/]{0,5}[a-z]".prop_map(Text::from);
@@ -170,13 +179,14 @@ fn routing(listeners: &[ListenerWish]) -> BoxedStrategy<Box<Routing>> {
             true => Just(Vec::new()).boxed(),
             false => vec(route(listeners.clone(), ids), 0..5).boxed(),
         };
-        (Just(pools), default, routes)
+        (Just(pools), default, routes, certificates())
     });
     shape
-        .prop_map(|(pools, default, mut routes)| {
+        .prop_map(|(pools, default, mut routes, certificates)| {
             routes.sort_by_key(|route| route.listener);
             let pool = |(id, name): (&str, Text)| RoutedPool { id: id.into(), name };
-            Box::new(Routing { pools: pools.into_iter().map(pool).collect(), default, routes: routes.into() })
+            let pools = pools.into_iter().map(pool).collect();
+            Box::new(Routing { pools, default, routes: routes.into(), certificates })
         })
         .boxed()
 }
@@ -336,9 +346,22 @@ pub fn objects() -> BoxedStrategy<ReportedObjects> {
         name: t[2].clone(),
     });
     let lists = (vec(listener, 0..3), vec(pool, 0..3), vec(member, 0..4), vec(policy, 0..3));
-    (option::of(load_balancer), lists, any::<u32>(), option::of(floating), option::of(routes()))
-        .prop_map(|(load_balancer, (listeners, pools, members, policies), member_count, floating_ip, routes)| {
-            ReportedObjects { load_balancer, listeners, pools, members, member_count, floating_ip, policies, routes }
+    let certificate = (text(), hash()).prop_map(|(reference, hash)| ReportedCertificate { reference, hash });
+    let of_router = (option::of(routes()), vec(certificate, 0..3));
+    (option::of(load_balancer), lists, any::<u32>(), option::of(floating), of_router)
+        .prop_map(|(load_balancer, lists, member_count, floating_ip, (routes, certificates))| {
+            let (listeners, pools, members, policies) = lists;
+            ReportedObjects {
+                load_balancer,
+                listeners,
+                pools,
+                members,
+                member_count,
+                floating_ip,
+                policies,
+                routes,
+                certificates,
+            }
         })
         .boxed()
 }
@@ -415,7 +438,7 @@ pub fn facts() -> BoxedStrategy<CloudFacts> {
     let maps = (btree_map(text(), abilities, 0..3), btree_map(text(), subnet, 0..3), btree_map(text(), class(), 0..3));
     let lists = (btree_set(text(), 0..3), vec(text(), 0..3), vec(text(), 0..3), vec(text(), 0..3));
     let modes = (select(vec![VipMode::ClusterIp, VipMode::Allocate]), member_mode(), defaults, quota);
-    let rest = (any::<(u16, u16)>(), option::of(text()), text(), any::<bool>(), any::<Option<IpAddr>>());
+    let rest = (any::<(u16, u16)>(), option::of(text()), text(), any::<(bool, bool)>(), any::<Option<IpAddr>>());
     (maps, lists, modes, option::of(external), rest)
         .prop_map(
             |(
@@ -423,7 +446,7 @@ pub fn facts() -> BoxedStrategy<CloudFacts> {
                 (allowed_projects, service_subnets, pod_subnets, security_groups),
                 (vip, members, defaults, quota),
                 external,
-                ((major, minor), provider, project, enable_ingress, l7_router_ip),
+                ((major, minor), provider, project, (enable_ingress, certificates), l7_router_ip),
             )| CloudFacts {
                 api_version: ApiVersion { major, minor },
                 providers,
@@ -442,6 +465,7 @@ pub fn facts() -> BoxedStrategy<CloudFacts> {
                 quota,
                 enable_ingress,
                 l7_router_ip,
+                certificates,
             },
         )
         .boxed()

@@ -86,7 +86,12 @@ impl RouterWish {
             },
             name: self.owner.map_or_else(|| format!("shop{host}{path}"), str::to_owned).into(),
         });
-        let routing = Routing { pools: pools.collect(), default: self.default.map(id), routes: routes.collect() };
+        let routing = Routing {
+            pools: pools.collect(),
+            default: self.default.map(id),
+            routes: routes.collect(),
+            certificates: Box::default(),
+        };
         let mut header =
             LoadBalancerHeader { routing: Some(Box::new(routing)), ..LoadBalancerHeader::clone(&plain.header) };
         header.sort();

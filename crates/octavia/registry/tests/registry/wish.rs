@@ -158,7 +158,12 @@ fn routing(routes: &[(&str, &str, &str)]) -> Routing {
         to: RouteTarget::Pool(id(service)),
         name: format!("shop/front-{}", host.split('.').next().unwrap_or_default()).into(),
     };
-    Routing { pools: routes.iter().map(pool).collect(), default: None, routes: routes.iter().map(route).collect() }
+    Routing {
+        pools: routes.iter().map(pool).collect(),
+        default: None,
+        routes: routes.iter().map(route).collect(),
+        certificates: Box::default(),
+    }
 }
 
 fn in_pool(pool: &Text, member: &DesiredMember) -> DesiredMember {

@@ -57,7 +57,7 @@ pub(crate) fn routing(routes: Vec<Route>) -> Routing {
     let mut pools: Vec<RoutedPool> = pools.collect();
     pools.sort();
     pools.dedup();
-    Routing { pools: pools.into(), default: None, routes: routes.into() }
+    Routing { pools: pools.into(), default: None, routes: routes.into(), certificates: Box::default() }
 }
 
 /// Any routes: hosts, paths and targets that get in each other's way.
