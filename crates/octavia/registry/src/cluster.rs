@@ -88,6 +88,9 @@ pub(crate) struct ManagedCluster {
     pub(crate) ready: VecDeque<Text>,
     pub(crate) timers: BTreeSet<(Instant, Text)>,
     pub(crate) lines: BTreeMap<Line, Queue<Text, Text>>,
+    /// Owners that have nothing, as far as is known, by project: they look when there is room for their creations.
+    pub(crate) newcomers: BTreeMap<Text, Queue<Text, Text>>,
+    pub(crate) is_newcomers_turn: bool,
     pub(crate) kept_turns: KeptTurns,
     pub(crate) bucket: Option<TokenBucket>,
     pub(crate) reads: VecDeque<PlannedRead>,
@@ -153,6 +156,8 @@ impl ManagedCluster {
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             lines: BTreeMap::new(),
+            newcomers: BTreeMap::new(),
+            is_newcomers_turn: false,
             kept_turns: KeptTurns::default(),
             bucket,
             reads: VecDeque::new(),

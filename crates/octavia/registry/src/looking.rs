@@ -5,13 +5,17 @@ use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_octavia_plan::{ApiService, CloudLook};
-use gimbal_schedule::Urgency;
+use gimbal_schedule::{Queue, Urgency};
 
+use crate::advance::waits_for_lists;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::owner_look::{OwnerLook, OwnerRows, list};
 use crate::pace::Line;
-use crate::shared::ReadFor;
+use crate::shared::{ReadFor, RegistryCore};
+
+/// The most of a project that wait to be made while others look whether they have something.
+const MOST_NEWCOMERS: usize = 16;
 
 impl ManagedCluster {
     /// Begins what an actor wants to see.
@@ -20,7 +24,12 @@ impl ManagedCluster {
         let (what, read) = match look {
             CloudLook::Owner => {
                 // Looks begin in turns: who has many of them waits for himself.
-                self.lines.entry(Line::Looks).or_default().push(owner, &cell.key.namespace, Urgency::Fresh);
+                let line = if is_newcomer(owner, cell) {
+                    self.newcomers.entry(cell.project.clone()).or_default()
+                } else {
+                    self.lines.entry(Line::Looks).or_default()
+                };
+                line.push(owner, &cell.key.namespace, Urgency::Fresh);
                 cell.state = CellState::InLine(Line::Looks);
                 return;
             }
@@ -46,8 +55,8 @@ impl ManagedCluster {
     }
 
     /// Begins the next look that waits for its turn. Returns whether there was one.
-    pub(crate) fn next_look(&mut self, now: Instant) -> bool {
-        while let Some(owner) = self.lines.get_mut(&Line::Looks).and_then(|line| line.pop(now)) {
+    pub(crate) fn next_look(&mut self, shared: &RegistryCore, now: Instant) -> bool {
+        while let Some(owner) = self.next_looker(shared, now) {
             let Some(mut cell) = self.cells.remove(&owner) else { continue };
             let is_next = matches!(cell.state, CellState::InLine(Line::Looks));
             if is_next {
@@ -59,6 +68,25 @@ impl ManagedCluster {
             }
         }
         false
+    }
+
+    fn next_looker(&mut self, shared: &RegistryCore, now: Instant) -> Option<Text> {
+        self.is_newcomers_turn = !self.is_newcomers_turn;
+        let newcomer = if self.is_newcomers_turn { self.next_newcomer(shared, now) } else { None };
+        let other = || self.lines.get_mut(&Line::Looks).and_then(|line| line.pop(now));
+        newcomer.or_else(other).or_else(|| self.next_newcomer(shared, now))
+    }
+
+    /// Returns the next one that has nothing yet, unless enough of them wait to be made. What they have seen would grow old in that
+    /// line, and their reads and ports would take the time of OpenStack that creations need.
+    fn next_newcomer(&mut self, shared: &RegistryCore, now: Instant) -> Option<Text> {
+        // Where nothing is made, no one waits for long.
+        let is_made = self.may_change(shared, now);
+        let waiting = |line: &Line| self.lines.get(line).map_or(0, Queue::len);
+        let has_room = |project: &Text| {
+            !is_made || waiting(&Line::Neutron) + waiting(&Line::Creation(project.clone())) < MOST_NEWCOMERS
+        };
+        self.newcomers.iter_mut().filter(|(project, _)| has_room(project)).find_map(|(_, line)| line.pop(now))
     }
 
     /// Begins a look at everything that an owner has; `from` is when the first of its reads began.
@@ -112,4 +140,9 @@ impl ManagedCluster {
         });
         self.reads.extend(planned);
     }
+}
+
+/// Whether an owner has nothing, as far as is known, and would have something made.
+fn is_newcomer(owner: &str, cell: &Cell) -> bool {
+    cell.looked_at.is_none() && !waits_for_lists(owner, cell)
 }

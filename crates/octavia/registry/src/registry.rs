@@ -340,7 +340,7 @@ fn next_read(cluster: &mut ManagedCluster, shared: &mut RegistryCore, now: Insta
     }
     loop {
         let Some(planned) = cluster.reads.pop_front().or_else(|| cluster.next_first_read()) else {
-            if cluster.next_look(now) {
+            if cluster.next_look(shared, now) {
                 cluster.since_first += 1;
                 continue;
             }

@@ -3,7 +3,7 @@
 use gimbal_octavia_plan::CloudChange;
 
 use crate::wish::{Wish, key};
-use crate::world::{MS, SECOND, World};
+use crate::world::{MS, SECOND, Way, World};
 
 /// A Service that is deleted and made again under its name, over and over: none is left behind, and others have their turns.
 #[test]
@@ -107,4 +107,24 @@ fn lists_do_not_wait_for_entries_that_never_come() {
     }
     world.run(SECOND);
     assert!(!world.reads.is_empty(), "it looks alone");
+}
+
+/// Whoever waits to be made has been looked at, and what was seen grows old: few are looked at before there is room for them.
+#[test]
+fn the_first_of_many_are_made_before_the_last_are_looked_at() {
+    let mut world = World::usual();
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Slow));
+    for nth in 0..400 {
+        let wish = Wish { from_outside: true, ..Wish::new(&format!("u{nth}"), &world.subnet) };
+        world.want("prod1", key("many", &format!("s{nth}")), wish);
+    }
+    let created =
+        |world: &World, is_it: fn(&CloudChange) -> bool| world.sent.iter().filter(|sent| is_it(&sent.change)).count();
+    let balancers = |world: &World| created(world, |change| matches!(change, CloudChange::CreateBalancer { .. }));
+    world.run_until(120 * SECOND, "the first are made", |world| balancers(world) >= 20);
+    let ports = created(&world, |change| matches!(change, CloudChange::CreatePort { .. }));
+    assert!(ports <= 80, "{ports} ports before 20 load balancers");
+    assert!(world.reads.len() <= 400, "{} reads before 20 load balancers", world.reads.len());
+    world.converge(600 * SECOND);
+    assert!(world.reads.len() < 3_300, "{} reads for 400 load balancers", world.reads.len());
 }

@@ -33,6 +33,8 @@ const HEARTBEAT: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     Arrives,
+    /// It takes a second.
+    Slow,
     /// It never arrives.
     Lost,
     /// It has its effect, and the answer is lost.
@@ -381,6 +383,7 @@ impl World {
                         (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(elsewhere.unwrap())))
                     }
                     Way::Arrives => (at + LATENCY, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
+                    Way::Slow => (at + SECOND, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
                     Way::Throttled => {
                         let busy = ServiceRefusal::Busy(Some(SECOND));
                         (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(busy)))
