@@ -77,6 +77,8 @@ pub mod reasons {
     pub const ENSURED_LB: &str = "KuryrEnsuredLB";
     /// The load balancer could not be made.
     pub const ENSURE_LB_ERROR: &str = "KuryrEnsureLBError";
+    /// The load balancer serves, and not all of what the Service asks for; new.
+    pub const NOT_AS_ASKED: &str = "KuryrNotAsAsked";
     /// The floating IP is being made.
     pub const ENSURE_FIP: &str = "KuryrEnsureFIP";
     /// The load balancer is replaced, for its provider changed.
@@ -97,12 +99,13 @@ pub mod reasons {
     pub const MEMBER_MISSING: &str = "LoadBalancerMemberMissing";
 
     /// All of them.
-    pub const ALL: [&str; 14] = [
+    pub const ALL: [&str; 15] = [
         SERVICE_SKIPPED,
         ADD_SERVICE_FINALIZER_ERROR,
         ENSURE_LB,
         ENSURED_LB,
         ENSURE_LB_ERROR,
+        NOT_AS_ASKED,
         ENSURE_FIP,
         UPDATE_PROVIDER,
         RELEASE_LB,

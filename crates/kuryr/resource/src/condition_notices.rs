@@ -29,6 +29,7 @@ impl ConditionsOf<'_> {
 pub fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: ConditionsOf<'_>) -> Vec<Told> {
     let ConditionsOf { report, event, .. } = of;
     let find = |list: &[StatusCondition], kind: &str| list.iter().find(|one| &*one.type_ == kind).cloned();
+    let serves = new.iter().any(|one| &*one.type_ == conditions::READY && &*one.status == "True");
     let mut told = Vec::new();
     for now in new {
         let before = find(old, &now.type_);
@@ -48,7 +49,8 @@ pub fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: Condi
                 let port = report.is_some_and(|report| report.refused_ports.iter().any(|one| one.reason == now.reason));
                 let found = event(&now.reason);
                 let by_port = port.then_some(reasons::SKIP_LISTENER);
-                let reason = known.or(by_port).or(found).unwrap_or(reasons::ENSURE_LB_ERROR);
+                let other = if serves { reasons::NOT_AS_ASKED } else { reasons::ENSURE_LB_ERROR };
+                let reason = known.or(by_port).or(found).unwrap_or(other);
                 told.push(Told::warning(reason, message()));
             }
         }
@@ -89,5 +91,40 @@ fn not_ready(reason: &str, message: String, of: ConditionsOf<'_>) -> Option<Told
             Some(Told::warning(reasons::RELEASE_LB_ERROR, message))
         }
         _ => Some(Told::warning(reasons::ENSURE_LB_ERROR, message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn condition(kind: &str, status: &str, reason: &str) -> StatusCondition {
+        StatusCondition {
+            type_: kind.into(),
+            status: status.into(),
+            reason: reason.into(),
+            ..StatusCondition::default()
+        }
+    }
+
+    fn told(old: &[StatusCondition], new: &[StatusCondition]) -> Vec<&'static str> {
+        let of = ConditionsOf { report: None, event: &|_| None, offered: None };
+        of_conditions(old, new, of).into_iter().map(|told| told.reason).collect()
+    }
+
+    #[test]
+    fn what_is_refused_of_one_that_serves_is_no_failure() {
+        let unsupported = |reason| condition(conditions::UNSUPPORTED, "True", reason);
+        let ready = |status| condition(conditions::READY, status, "Held");
+        assert_eq!(told(&[ready("True")], &[ready("True"), unsupported("NoUdp")]), [reasons::NOT_AS_ASKED]);
+        assert_eq!(told(&[ready("False")], &[ready("False"), unsupported("NoUdp")]), [reasons::ENSURE_LB_ERROR]);
+    }
+
+    #[test]
+    fn another_reason_is_told_and_the_same_one_is_not() {
+        let ready = condition(conditions::READY, "True", "Ready");
+        let all = |reason| [ready.clone(), condition(conditions::UNSUPPORTED, "True", reason)];
+        assert_eq!(told(&all("InvalidAnnotation"), &all("NoUdp")), [reasons::NOT_AS_ASKED]);
+        assert!(told(&all("NoUdp"), &all("NoUdp")).is_empty());
     }
 }

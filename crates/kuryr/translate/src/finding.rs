@@ -240,7 +240,7 @@ impl Finding {
             Self::Port { .. } | Self::NoNodePort { .. } => reasons::SKIP_LISTENER,
             Self::Kept(_) => reasons::SERVICE_SKIPPED,
             Self::Ingress { problem, .. } => problem.event(),
-            _ => reasons::ENSURE_LB_ERROR,
+            _ => reasons::NOT_AS_ASKED,
         }
     }
 }

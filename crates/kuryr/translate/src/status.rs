@@ -168,14 +168,25 @@ fn true_conditions(input: &StatusInput<'_>) -> Vec<(&'static str, Text, String)>
     {
         found.push((kind, not_streamed.reason().into(), not_streamed.to_string()));
     }
+    // What the writer says comes first: where it joins something that was left out, the reason changes, and an Event tells it.
+    found.extend(input.report.into_iter().flat_map(of_report));
     found.extend(input.findings.iter().map(|one| (one.condition(), one.reason().into(), one.to_string())));
-    let Some(report) = input.report else { return found };
-    let by_phase = match report.phase {
-        Phase::Degraded => Some(conditions::DEGRADED),
-        Phase::Held => Some(conditions::HELD),
-        Phase::Removing | Phase::Gone => Some(conditions::DELETING),
+    let by_phase = input.report.and_then(|report| match report.phase {
+        Phase::Degraded => Some((conditions::DEGRADED, report.phase)),
+        Phase::Held => Some((conditions::HELD, report.phase)),
+        Phase::Removing | Phase::Gone => Some((conditions::DELETING, report.phase)),
         Phase::Waiting | Phase::Making | Phase::Ready | Phase::Blocked => None,
-    };
+    });
+    if let Some((kind, phase)) = by_phase
+        && found.iter().all(|(other, ..)| *other != kind)
+    {
+        found.push((kind, phase.as_str().into(), String::new()));
+    }
+    found
+}
+
+fn of_report(report: &LoadBalancerReport) -> Vec<(&'static str, Text, String)> {
+    let mut found = Vec::new();
     for reported in &report.conditions {
         let known = conditions::ALL.into_iter().find(|kind| **kind == *reported.kind);
         found.extend(known.map(|kind| (kind, reported.reason.clone(), reported.message.to_string())));
@@ -191,11 +202,6 @@ fn true_conditions(input: &StatusInput<'_>) -> Vec<(&'static str, Text, String)>
         let Some(why) = &route.why else { continue };
         let known = conditions::ALL.into_iter().find(|kind| **kind == *why.kind);
         found.extend(known.map(|kind| (kind, why.reason.clone(), format!("{}: {}", route.route, why.message))));
-    }
-    if let Some(kind) = by_phase
-        && found.iter().all(|(other, ..)| *other != kind)
-    {
-        found.push((kind, report.phase.as_str().into(), String::new()));
     }
     found
 }

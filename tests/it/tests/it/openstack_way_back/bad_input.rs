@@ -53,10 +53,10 @@ pub async fn each_has_a_condition_and_an_event(stage: &WayBack) {
     let case =
         |name, condition, words: &str, event, serves| Case { name, condition, words: words.to_owned(), event, serves };
     let cases = [
-        case("unread", "Unsupported", TIMEOUT, "KuryrEnsureLBError", true),
+        case("unread", "Unsupported", TIMEOUT, "KuryrNotAsAsked", true),
         case("sctp", "Unsupported", "81", "KuryrSkipListener", true),
         case("outside", "Conflict", "fd00:96:", "KuryrEnsureLBError", false),
-        case("project", "Unsupported", &other_project, "KuryrEnsureLBError", true),
+        case("project", "Unsupported", &other_project, "KuryrNotAsAsked", true),
         case("taken", "Conflict", TAKEN, "KuryrEnsureLBError", false),
         case("by-id", "Conflict", id, "KuryrEnsureLBError", false),
     ];
