@@ -9,6 +9,10 @@
 //! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
 //! gimbalctl decommission --backend node02 --dry-run     what removing everything of a backend would remove
 //!
+//! gimbalctl certs authority --dir authority  makes an authority of its own
+//! gimbalctl certs issue node02 --uri spiffe://gimbal.example/backend/node02   a pair for a program, signed by it
+//! gimbalctl certs show tls.crt               what certificates say, and when they end
+//!
 //! gimbalctl lb clusters                      the clusters, what is held of them, and their trouble
 //! gimbalctl lb list                          the load balancers that clusters want, and what came of them
 //! gimbalctl lb why shop/web                  why one is as it is, and the last steps of the work on it
@@ -21,9 +25,11 @@
 //! ```
 
 mod backends;
+mod certs;
 mod clusters;
 mod decisions;
 mod lb;
+mod manual;
 mod output;
 mod refusal;
 mod services;
@@ -34,7 +40,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use gimbal_runtime::{Exit, TlsArgs};
 use gimbal_transport::{Channel, DialError, TlsFiles, client_tls, dial};
 
@@ -103,6 +109,20 @@ enum Topic {
     },
     /// Removes everything of a backend that the configuration no longer admits
     Decommission(decisions::Removal),
+    /// Certificates for the programs, made and shown without any server
+    #[command(subcommand)]
+    Certs(certs::CertsCommand),
+    /// Prints a script that completes these commands in a shell
+    Completion {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Writes a manual page of each command
+    Man {
+        /// The folder that they are written into
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
     /// Load balancers that Kubernetes clusters have in OpenStack
     #[command(subcommand)]
     Lb(lb::LbCommand),
@@ -116,9 +136,15 @@ fn main() -> ExitCode {
 }
 
 async fn work(args: Args) -> Result<(), Exit> {
-    let channel = connect(&args).await?;
     let output = args.output;
+    let channel = match &args.command {
+        Topic::Certs(command) => return certs::run(command, output),
+        Topic::Completion { shell } => return manual::completion(*shell, Args::command()),
+        Topic::Man { dir } => return manual::pages(dir, Args::command()),
+        _ => connect(&args).await?,
+    };
     match args.command {
+        Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
         Topic::Watch(which) => services::watch(which, channel, output).await,
@@ -159,7 +185,6 @@ fn undialled(server: &str, error: &DialError) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
     use gimbal_transport::DialTarget;
 
     use super::*;
@@ -204,6 +229,13 @@ mod tests {
             "confirm 1111 --backend node02",
             "decommission --backend node02 --dry-run",
             "decommission --backend node02 --id node02-1",
+            "certs authority",
+            "certs authority --dir here --name gimbal-prod",
+            "certs issue writer --dns writer.example --authority here --out there --days 90 --replace",
+            "certs issue node02 --uri spiffe://a/b --ip 10.0.0.1",
+            "certs show a.crt b.crt -o json",
+            "completion bash",
+            "man pages",
             "lb list",
             "lb list --cluster prod1 -n shop --trouble -o json",
             "lb why shop/web --cluster prod1",
@@ -226,6 +258,15 @@ mod tests {
             "confirm --backend node02",
             "decommission --backend node02",
             "decommission --backend node02 --dry-run --id 1",
+            "certs",
+            "certs issue node02",
+            "certs issue ../node02 --dns a",
+            "certs issue node02 --uri node02",
+            "certs issue node02 --dns a_b!",
+            "certs issue node02 --dns a --days 0",
+            "certs show",
+            "completion dos",
+            "man",
             "lb",
             "lb why web",
             "lb why shop/web/x",

@@ -15,6 +15,7 @@ use crate::journal::Deed;
 use crate::kept_turns::KeptTurns;
 use crate::learned::Learned;
 use crate::left::LeftProjects;
+use crate::looking::Newcomers;
 use crate::orphans::Orphans;
 use crate::owner_look::Stray;
 use crate::pace::Line;
@@ -88,9 +89,8 @@ pub(crate) struct ManagedCluster {
     pub(crate) ready: VecDeque<Text>,
     pub(crate) timers: BTreeSet<(Instant, Text)>,
     pub(crate) lines: BTreeMap<Line, Queue<Text, Text>>,
-    /// Owners that have nothing, as far as is known, by project: they look when there is room for their creations.
-    pub(crate) newcomers: BTreeMap<Text, Queue<Text, Text>>,
-    pub(crate) is_newcomers_turn: bool,
+    /// Owners that look when there is room for their creations.
+    pub(crate) newcomers: Newcomers,
     pub(crate) kept_turns: KeptTurns,
     pub(crate) bucket: Option<TokenBucket>,
     pub(crate) reads: VecDeque<PlannedRead>,
@@ -156,8 +156,7 @@ impl ManagedCluster {
             ready: VecDeque::new(),
             timers: BTreeSet::new(),
             lines: BTreeMap::new(),
-            newcomers: BTreeMap::new(),
-            is_newcomers_turn: false,
+            newcomers: Newcomers::default(),
             kept_turns: KeptTurns::default(),
             bucket,
             reads: VecDeque::new(),

@@ -1,6 +1,6 @@
 //! How an owner looks at what it has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
@@ -17,6 +17,15 @@ use crate::shared::{ReadFor, RegistryCore};
 /// The most of a project that wait to be made while others look whether they have something.
 const MOST_NEWCOMERS: usize = 16;
 
+/// Owners that have nothing, as far as is known, and would have something made.
+#[derive(Debug, Default)]
+pub(crate) struct Newcomers {
+    /// Those that wait for a look, by project.
+    lines: BTreeMap<Text, Queue<Text, Text>>,
+    /// Whether the next look is one of theirs: others have every second one.
+    are_next: bool,
+}
+
 impl ManagedCluster {
     /// Begins what an actor wants to see.
     pub(crate) fn read(&mut self, owner: &Text, cell: &mut Cell, look: CloudLook) {
@@ -25,7 +34,7 @@ impl ManagedCluster {
             CloudLook::Owner => {
                 // Looks begin in turns: who has many of them waits for himself.
                 let line = if is_newcomer(owner, cell) {
-                    self.newcomers.entry(cell.project.clone()).or_default()
+                    self.newcomers.lines.entry(cell.project.clone()).or_default()
                 } else {
                     self.lines.entry(Line::Looks).or_default()
                 };
@@ -71,8 +80,8 @@ impl ManagedCluster {
     }
 
     fn next_looker(&mut self, shared: &RegistryCore, now: Instant) -> Option<Text> {
-        self.is_newcomers_turn = !self.is_newcomers_turn;
-        let newcomer = if self.is_newcomers_turn { self.next_newcomer(shared, now) } else { None };
+        self.newcomers.are_next = !self.newcomers.are_next;
+        let newcomer = if self.newcomers.are_next { self.next_newcomer(shared, now) } else { None };
         let other = || self.lines.get_mut(&Line::Looks).and_then(|line| line.pop(now));
         newcomer.or_else(other).or_else(|| self.next_newcomer(shared, now))
     }
@@ -86,7 +95,7 @@ impl ManagedCluster {
         let has_room = |project: &Text| {
             !is_made || waiting(&Line::Neutron) + waiting(&Line::Creation(project.clone())) < MOST_NEWCOMERS
         };
-        self.newcomers.iter_mut().filter(|(project, _)| has_room(project)).find_map(|(_, line)| line.pop(now))
+        self.newcomers.lines.iter_mut().filter(|(project, _)| has_room(project)).find_map(|(_, line)| line.pop(now))
     }
 
     /// Begins a look at everything that an owner has; `from` is when the first of its reads began.

@@ -6,6 +6,7 @@ use std::process::Command;
 use gimbal_assets::Asset;
 use gimbal_deploy_tests::{deploy, list, text};
 use gimbal_testkit::TestCluster;
+use gimbal_testkit::process::binary;
 use serde_json::Value;
 
 use crate::server;
@@ -36,9 +37,7 @@ fn folder() -> tempfile::TempDir {
     std::fs::create_dir(folder.path().join("bin")).unwrap();
     link(&Asset::Helm.path().unwrap(), "bin/helm");
     link(&Asset::Kubectl.path().unwrap(), "bin/kubectl");
-    for file in ["tls.crt", "tls.key", "ca.crt"] {
-        std::fs::write(folder.path().join(file), "not read here").unwrap();
-    }
+    link(&binary("gimbalctl").unwrap(), "bin/gimbalctl");
     folder
 }
 

@@ -44,6 +44,7 @@ mod openstack_scale;
 mod openstack_traffic;
 mod openstack_way_back;
 mod openstack_writer;
+mod own_authority;
 mod ownership;
 mod pace;
 mod page_of_tests;

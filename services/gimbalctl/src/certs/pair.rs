@@ -1,0 +1,45 @@
+//! Certificates and keys as files.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use gimbal_runtime::Exit;
+use tempfile::NamedTempFile;
+
+/// The authority's certificate, beside its key and in each pair.
+pub const AUTHORITY: &str = "ca.crt";
+/// The authority's key.
+pub const AUTHORITY_KEY: &str = "ca.key";
+/// The certificate of a pair.
+pub const CERTIFICATE: &str = "tls.crt";
+/// The key of a pair.
+pub const KEY: &str = "tls.key";
+
+/// Writes files into a folder, which is made. Each is replaced as a whole, and readable to its owner alone.
+///
+/// # Errors
+/// They cannot be written, or one is there and is not to be replaced.
+pub fn write(dir: &Path, files: &[(&str, &str)], replace: bool) -> Result<(), Exit> {
+    let there = files.iter().map(|(name, _)| dir.join(name)).find(|path| path.exists());
+    if let Some(path) = there.filter(|_| !replace) {
+        return Err(Exit::Failure(format!("{} is there already, and stays as it is", path.display())));
+    }
+    let write = || -> io::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        for (name, text) in files {
+            // A temporary file is its owner's alone.
+            let mut file = NamedTempFile::new_in(dir)?;
+            file.write_all(text.as_bytes())?;
+            file.as_file().sync_all()?;
+            file.persist(dir.join(name)).map_err(|error| error.error)?;
+        }
+        Ok(())
+    };
+    write().map_err(|error| Exit::Failure(format!("cannot write into {}: {error}", dir.display())))
+}
+
+/// Returns that a certificate could not be made.
+pub fn failed(what: &str, error: impl Display) -> Exit {
+    Exit::Failure(format!("cannot make the certificate of {what}: {error}"))
+}

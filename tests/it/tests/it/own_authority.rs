@@ -1,0 +1,145 @@
+//! Certificates that gimbalctl makes, as programs use them.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use gimbal_testkit::Process;
+use gimbal_testkit::process::{binary, free_port};
+use gimbal_tests::{SOON, Scene, get};
+use serde_json::Value;
+
+fn run(dir: &Path, words: &[&str]) -> Output {
+    Command::new(binary("gimbalctl").unwrap()).current_dir(dir).args(words).output().unwrap()
+}
+
+fn printed(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Runs a command that succeeds. Returns what it printed.
+fn good(dir: &Path, words: &str) -> String {
+    let output = run(dir, &words.split(' ').collect::<Vec<_>>());
+    assert!(output.status.success(), "{words}: {output:?}");
+    printed(&output)
+}
+
+/// Runs a command that fails. Returns what it said.
+fn refused(dir: &Path, words: &str) -> String {
+    let output = run(dir, &words.split(' ').collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(1), "{words}: {output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
+    let scene = Scene::start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    good(dir, "certs authority");
+    let command = good(dir, "certs issue writer --dns localhost --ip 127.0.0.1");
+    let files = "--from-file ./writer/tls.crt --from-file ./writer/tls.key --from-file ./writer/ca.crt";
+    assert!(
+        command.contains("secret generic gimbal-writer-tls --namespace gimbal") && command.contains(files),
+        "{command}"
+    );
+    good(dir, "certs issue admin --uri spiffe://gimbal.example/admin");
+    good(dir, "certs issue stranger --uri spiffe://gimbal.example/stranger");
+    // A key is its owner's alone, whatever the umask says.
+    use std::os::unix::fs::PermissionsExt as _;
+    for key in ["authority/ca.key", "writer/tls.key"] {
+        assert_eq!(std::fs::metadata(dir.join(key)).unwrap().permissions().mode() & 0o077, 0, "{key}");
+    }
+
+    let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
+    let config = scene.config(&["node01"], "").unwrap();
+    let mut args =
+        scene.writer_args(scene.gimbal.user("writer").unwrap().kubeconfig(), port, admin_port, &config, &[]).unwrap();
+    for (flag, file) in
+        [("--tls-cert", "writer/tls.crt"), ("--tls-key", "writer/tls.key"), ("--tls-ca", "writer/ca.crt")]
+    {
+        let at = args.iter().position(|arg| arg == flag).unwrap();
+        args[at + 1] = dir.join(file).display().to_string();
+    }
+    let log = scene.path("own-authority.log");
+    let writer = Process::start("gimbal-writer", &binary("gimbal-writer").unwrap(), &args, &log).unwrap();
+    gimbal_testkit::eventually("the writer is ready", SOON, async || {
+        let (status, text) = get(admin_port, "/readyz").await?;
+        anyhow::ensure!(status == 200, "{status} {text}\n{}", writer.log_tail());
+        Ok(())
+    })
+    .await
+    .unwrap();
+
+    let as_who = |who: &str| {
+        format!(
+            "--server https://localhost:{port} --tls-cert {who}/tls.crt --tls-key {who}/tls.key --tls-ca {who}/ca.crt \
+             backends -o json"
+        )
+    };
+    let backends = tokio::task::block_in_place(|| good(dir, &as_who("admin")));
+    let backend: Value = serde_json::from_str(backends.trim()).unwrap();
+    assert_eq!(backend["backend"], "node01", "{backends}");
+    let words = tokio::task::block_in_place(|| refused(dir, &as_who("stranger")));
+    assert!(words.contains("neither an admin's nor a backend's"), "{words}");
+
+    // One of another authority is no client.
+    good(dir, "certs authority --dir other --name other");
+    good(dir, "certs issue admin --uri spiffe://gimbal.example/admin --authority other --out elsewhere");
+    std::fs::copy(dir.join("admin/ca.crt"), dir.join("elsewhere/admin/ca.crt")).unwrap();
+    let words = tokio::task::block_in_place(|| refused(dir, &as_who("elsewhere/admin")));
+    assert!(words.contains("certificate"), "{words}");
+}
+
+#[test]
+fn nothing_is_replaced_by_mistake_and_nothing_outlives_its_authority() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    assert!(refused(dir, "certs issue a --dns a").contains("gimbalctl certs authority"));
+    good(dir, "certs authority --days 30");
+    let authority = std::fs::read(dir.join("authority/ca.key")).unwrap();
+    assert!(refused(dir, "certs authority").contains("is there already"));
+    assert_eq!(std::fs::read(dir.join("authority/ca.key")).unwrap(), authority);
+
+    good(dir, "certs issue a --dns a.example");
+    let show = || -> Value { serde_json::from_str(good(dir, "certs show a/tls.crt -o json").trim()).unwrap() };
+    let first = show();
+    assert!(refused(dir, "certs issue a --dns a.example").contains("is there already"));
+    assert_eq!(show(), first);
+    good(dir, "certs issue a --dns a.example --uri spiffe://x/a --ip fd00::1 --replace");
+    let second = show();
+    assert_ne!(second["sha256"], first["sha256"]);
+    assert_eq!(second["names"], serde_json::json!(["spiffe://x/a", "a.example", "fd00::1"]));
+    let ends = |file: &str| -> Value {
+        serde_json::from_str::<Value>(good(dir, &format!("certs show {file} -o json")).trim()).unwrap()["notAfter"]
+            .clone()
+    };
+    assert_eq!(ends("a/tls.crt"), ends("authority/ca.crt"), "it asks for 365 days");
+
+    let table = good(dir, "certs show a/ca.crt a/tls.crt");
+    assert!(
+        table.contains("authority") && table.contains("29d") && table.contains("spiffe://x/a,a.example"),
+        "{table}"
+    );
+    std::fs::write(dir.join("broken"), "no PEM\n").unwrap();
+    assert!(refused(dir, "certs show broken").contains("it has no certificate"));
+    assert!(refused(dir, "certs show absent").contains("cannot read absent"));
+}
+
+#[test]
+fn a_shell_completes_the_commands_and_each_has_a_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = good(dir, &format!("completion {shell}"));
+        assert!(
+            script.contains("decommission") && script.contains("--tls-cert") | script.contains("tls-cert"),
+            "{shell}"
+        );
+    }
+    good(dir, "man pages");
+    for page in ["gimbalctl.1", "gimbalctl-why.1", "gimbalctl-lb-adopt.1", "gimbalctl-certs-issue.1"] {
+        let text =
+            std::fs::read_to_string(dir.join("pages").join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+}
