@@ -5,6 +5,8 @@ mod issue;
 mod pair;
 mod show;
 
+pub use show::ShownCertificate;
+
 use std::net::IpAddr;
 use std::path::PathBuf;
 

@@ -19,6 +19,8 @@ use crate::table::columns;
 /// What to do with load balancers.
 #[derive(Debug, Subcommand)]
 pub enum LbCommand {
+    /// Checks this client's certificate, openstack-writer and its clusters; exit code 1 if anything fails
+    Check(crate::check::CheckArgs),
     /// Lists the clusters: their streams, what is pending, left over and held, and trouble
     Clusters,
     /// Lists what clusters want, and what came of it
@@ -133,6 +135,8 @@ fn balancer(text: &str) -> Result<String, String> {
 /// The server's refusal, or a connection that breaks.
 pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Result<(), Exit> {
     match command {
+        // Its caller has done it, without a connection.
+        LbCommand::Check(_) => Ok(()),
         LbCommand::Clusters => clusters::list(channel, output).await,
         LbCommand::Approve { id, cluster } => clusters::approve(cluster, id, channel, output).await,
         LbCommand::Confirm { uid, cluster } => clusters::confirm(cluster, uid, channel, output).await,

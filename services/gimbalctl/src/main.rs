@@ -1,6 +1,7 @@
 //! Gimbal's command line for operators: asks its programs over their gRPC services.
 //!
 //! ```text
+//! gimbalctl check                            whether anything of the writer, its backends or this client's certificate is wrong
 //! gimbalctl backends                         the backends of the writer: what is connected, held, rejected
 //! gimbalctl services --trouble               their Services that are rejected, held or pending
 //! gimbalctl why team1/web --backend node02   why a Service is as it is; without a backend, one of the Gimbal cluster
@@ -13,6 +14,7 @@
 //! gimbalctl certs issue node02 --uri spiffe://gimbal.example/backend/node02   a pair for a program, signed by it
 //! gimbalctl certs show tls.crt               what certificates say, and when they end
 //!
+//! gimbalctl lb check                         the same of openstack-writer and its clusters
 //! gimbalctl lb clusters                      the clusters, what is held of them, and their trouble
 //! gimbalctl lb list                          the load balancers that clusters want, and what came of them
 //! gimbalctl lb why shop/web                  why one is as it is, and the last steps of the work on it
@@ -26,6 +28,7 @@
 
 mod backends;
 mod certs;
+mod check;
 mod clusters;
 mod decisions;
 mod lb;
@@ -44,6 +47,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use gimbal_runtime::{Exit, TlsArgs};
 use gimbal_transport::{Channel, DialError, TlsFiles, client_tls, dial};
 
+use crate::check::Asked;
 use crate::output::OutputForm;
 
 /// How long a server may take to answer the dial.
@@ -75,6 +79,8 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Topic {
+    /// Checks this client's certificate, the writer and its backends; exit code 1 if anything fails
+    Check(check::CheckArgs),
     /// Lists the backends of a writer: their state, what is rejected and held, and trouble
     Backends,
     /// Lists Services, and where they are published
@@ -141,10 +147,13 @@ async fn work(args: Args) -> Result<(), Exit> {
         Topic::Certs(command) => return certs::run(command, output),
         Topic::Completion { shell } => return manual::completion(*shell, Args::command()),
         Topic::Man { dir } => return manual::pages(dir, Args::command()),
+        // Whether there is a connection is one of the checks.
+        Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
+        Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
         _ => connect(&args).await?,
     };
     match args.command {
-        Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } => Ok(()),
+        Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } | Topic::Check(_) => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
         Topic::Watch(which) => services::watch(which, channel, output).await,
@@ -229,6 +238,9 @@ mod tests {
             "confirm 1111 --backend node02",
             "decommission --backend node02 --dry-run",
             "decommission --backend node02 --id node02-1",
+            "check",
+            "check --wait 60 -o json",
+            "lb check --wait 60",
             "certs authority",
             "certs authority --dir here --name gimbal-prod",
             "certs issue writer --dns writer.example --authority here --out there --days 90 --replace",

@@ -82,6 +82,38 @@ async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
     let words = tokio::task::block_in_place(|| refused(dir, &as_who("stranger")));
     assert!(words.contains("neither an admin's nor a backend's"), "{words}");
 
+    // What is wrong has a check of its own, and what depends on it is not looked at.
+    let checked = |who: &str| {
+        let words = as_who(who).replace("backends -o json", "check -o json");
+        let output = tokio::task::block_in_place(|| run(dir, &words.split(' ').collect::<Vec<_>>()));
+        let lines = printed(&output);
+        let results = lines.lines().map(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            format!("{} {}", line["check"].as_str().unwrap(), line["result"].as_str().unwrap())
+        });
+        (output.status.code(), results.collect::<Vec<_>>())
+    };
+    let (code, results) = checked("admin");
+    assert_eq!(code, Some(1));
+    for expected in [
+        "client.certificate ok",
+        "client.authorities ok",
+        "server.reached ok",
+        "server.answers ok",
+        "writer.leads ok",
+        "backend.admitted ok",
+        "backend.connected fail",
+        "backend.source skip",
+        "backend.held ok",
+    ] {
+        assert!(results.iter().any(|result| result == expected), "{expected}: {results:?}");
+    }
+    let (_, results) = checked("stranger");
+    assert!(
+        results.ends_with(&["server.answers fail", "writer.leads skip", "backend skip"].map(str::to_owned)),
+        "{results:?}"
+    );
+
     // One of another authority is no client.
     good(dir, "certs authority --dir other --name other");
     good(dir, "certs issue admin --uri spiffe://gimbal.example/admin --authority other --out elsewhere");

@@ -53,6 +53,9 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
 
     stage.restart_with(&["--drift-interval", "1s"]).await;
     let id = controller.expect_ready("web", 1).await;
+    let checks = lb(&stage, "check --wait 30 -o json").json();
+    let served = checks.iter().find(|check| check["check"] == "cluster.connected" && check["of"] == PROD1.0).unwrap();
+    assert_eq!(served["result"], "ok", "{checks:?}");
     configure_one(&stage, "prod1", "mode: quarantine");
     expect_why(&stage, &["The cluster is in quarantine"]).await;
     let marks = stage.marks();

@@ -1,0 +1,107 @@
+//! A cluster of an openstack-writer.
+
+use gimbal_kuryr_wire::pb;
+
+use super::result::CheckResult;
+use crate::output::age;
+
+/// Checks a cluster.
+pub fn findings(cluster: &pb::Cluster) -> Vec<CheckResult> {
+    let name = &*cluster.name;
+    let mut findings = Vec::new();
+    if let Some(removal) = &cluster.decommission {
+        let found = format!("it is being removed: {} owners still have something", removal.owners);
+        findings.push(CheckResult::warn("cluster.admitted", name, found, ""));
+    }
+    if cluster.connected {
+        findings.push(CheckResult::ok("cluster.connected", name, cluster.agent_version.clone()));
+        findings.push(if cluster.complete {
+            CheckResult::ok("cluster.complete", name, "")
+        } else {
+            CheckResult::warn("cluster.complete", name, "its snapshot has not ended yet", "wait, or --wait 60")
+        });
+    } else {
+        let hint = "is its kuryr-controller running, and what does its log say? Nothing is changed without it";
+        findings.push(CheckResult::fail("cluster.connected", name, "no controller is connected", hint));
+        findings.push(CheckResult::skip("cluster.complete", name, "no controller is connected"));
+    }
+    findings.push(match cluster.held.first() {
+        None => CheckResult::ok("cluster.held", name, ""),
+        Some(held) => {
+            let hint = format!("is it right? Then gimbalctl lb approve {} --cluster {name}", held.id);
+            CheckResult::fail(
+                "cluster.held",
+                name,
+                format!("held for {}: {}", age(Some(held.held_ms)), held.message),
+                hint,
+            )
+        }
+    });
+    let list = format!("gimbalctl lb list --cluster {name} --trouble says which and why");
+    findings.push(match cluster.rejected {
+        0 => CheckResult::ok("cluster.rejected", name, ""),
+        count => {
+            CheckResult::warn("cluster.rejected", name, format!("{count} load balancers are not tried"), list.clone())
+        }
+    });
+    findings.push(match cluster.pending {
+        0 => CheckResult::ok("cluster.served", name, ""),
+        count => CheckResult::warn(
+            "cluster.served",
+            name,
+            format!("{count} load balancers are not as they are wanted"),
+            list,
+        ),
+    });
+    // That no one is connected is a check of its own.
+    findings.push(if cluster.trouble.is_empty() || !cluster.connected {
+        CheckResult::ok("cluster.trouble", name, "")
+    } else {
+        CheckResult::fail(
+            "cluster.trouble",
+            name,
+            cluster.trouble.clone(),
+            "docs/way-back.md has what to do when it is stuck",
+        )
+    });
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::result::CheckLevel;
+    use super::*;
+
+    #[test]
+    fn each_trouble_has_a_check_of_its_own() {
+        type Change = fn(&mut pb::Cluster);
+        let cases: [(Change, &[(&str, CheckLevel)]); 7] = [
+            (|_| (), &[]),
+            (
+                |one| one.connected = false,
+                &[("cluster.connected", CheckLevel::Fail), ("cluster.complete", CheckLevel::Skip)],
+            ),
+            (|one| one.complete = false, &[("cluster.complete", CheckLevel::Warn)]),
+            (|one| one.held = vec![pb::HeldRemoval::default()], &[("cluster.held", CheckLevel::Fail)]),
+            (
+                |one| (one.rejected, one.pending) = (1, 1),
+                &[("cluster.rejected", CheckLevel::Warn), ("cluster.served", CheckLevel::Warn)],
+            ),
+            (|one| one.trouble = "the cloud was not read yet".into(), &[("cluster.trouble", CheckLevel::Fail)]),
+            (
+                |one| one.decommission = Some(pb::DecommissionProgress::default()),
+                &[("cluster.admitted", CheckLevel::Warn)],
+            ),
+        ];
+        for (change, expected) in cases {
+            let mut one = pb::Cluster { name: "prod1".into(), connected: true, complete: true, ..Default::default() };
+            change(&mut one);
+            let found: Vec<_> = findings(&one)
+                .into_iter()
+                .filter(|one| one.level != CheckLevel::Ok)
+                .map(|one| (one.id, one.level))
+                .collect();
+            assert_eq!(found, expected);
+        }
+    }
+}
