@@ -5,6 +5,7 @@ mod issue;
 mod pair;
 mod show;
 
+pub use pair::replace_files;
 pub use show::ShownCertificate;
 
 use std::net::IpAddr;

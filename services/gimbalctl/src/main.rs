@@ -10,6 +10,7 @@
 //! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
 //! gimbalctl decommission --backend node02 --dry-run     what removing everything of a backend would remove
 //!
+//! gimbalctl context set prod --server URL    keeps a server and certificates under a name, for all commands
 //! gimbalctl certs authority --dir authority  makes an authority of its own
 //! gimbalctl certs issue node02 --uri spiffe://gimbal.example/backend/node02   a pair for a program, signed by it
 //! gimbalctl certs show tls.crt               what certificates say, and when they end
@@ -30,6 +31,7 @@ mod backends;
 mod certs;
 mod check;
 mod clusters;
+mod context;
 mod decisions;
 mod lb;
 mod manual;
@@ -39,7 +41,7 @@ mod services;
 mod table;
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -70,6 +72,12 @@ struct Args {
     /// Authorities that sign the server's certificate (PEM)
     #[arg(long, env = "GIMBAL_TLS_CA", value_name = "FILE", global = true)]
     tls_ca: Option<PathBuf>,
+    /// The context to use, instead of the one in use (`gimbalctl context`)
+    #[arg(long, env = "GIMBAL_CONTEXT", value_name = "NAME", global = true)]
+    context: Option<String>,
+    /// The file of contexts [default: gimbal/gimbalctl.yaml in the user's folder of configuration]
+    #[arg(long, env = "GIMBALCTL_CONFIG", value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
     /// Form of the output
     #[arg(short, long, env = "GIMBAL_OUTPUT", value_name = "FORM", default_value = "table", global = true)]
     output: OutputForm,
@@ -118,6 +126,9 @@ enum Topic {
     /// Certificates for the programs, made and shown without any server
     #[command(subcommand)]
     Certs(certs::CertsCommand),
+    /// Servers and certificates under a name, so that they need no flags
+    #[command(subcommand)]
+    Context(context::ContextCommand),
     /// Prints a script that completes these commands in a shell
     Completion {
         /// The shell
@@ -141,7 +152,14 @@ fn main() -> ExitCode {
     }
 }
 
-async fn work(args: Args) -> Result<(), Exit> {
+async fn work(mut args: Args) -> Result<(), Exit> {
+    let contexts = context::file(args.config.as_deref());
+    if let Topic::Context(command) = &args.command {
+        return context::run(command, contexts.as_deref(), args.given(), args.output);
+    }
+    if !args.is_local() {
+        args.fill(contexts.as_deref())?;
+    }
     let output = args.output;
     let channel = match &args.command {
         Topic::Certs(command) => return certs::run(command, output),
@@ -153,7 +171,7 @@ async fn work(args: Args) -> Result<(), Exit> {
         _ => connect(&args).await?,
     };
     match args.command {
-        Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } | Topic::Check(_) => Ok(()),
+        Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } | Topic::Check(_) | Topic::Context(_) => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
         Topic::Watch(which) => services::watch(which, channel, output).await,
@@ -166,6 +184,46 @@ async fn work(args: Args) -> Result<(), Exit> {
 }
 
 impl Args {
+    /// Whether it asks no server.
+    fn is_local(&self) -> bool {
+        matches!(self.command, Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } | Topic::Context(_))
+    }
+
+    /// Returns what flags say of a context.
+    fn given(&self) -> context::Context {
+        context::Context {
+            server: self.server.clone(),
+            tls_cert: self.tls_cert.clone(),
+            tls_key: self.tls_key.clone(),
+            tls_ca: self.tls_ca.clone(),
+            ..context::Context::default()
+        }
+    }
+
+    /// Takes from the context what no flag says. A flag for a server means another one, and its certificates are not those of the
+    /// context unless that is named, too.
+    fn fill(&mut self, file: Option<&Path>) -> Result<(), Exit> {
+        if self.context.is_none() && self.server.is_some() {
+            return Ok(());
+        }
+        let Some(found) = context::find(file, self.context.as_deref())? else { return Ok(()) };
+        let (server, flag) = match self.command {
+            Topic::Lb(_) => (found.openstack_server, "--openstack-server"),
+            _ => (found.server, "--server"),
+        };
+        self.server = self.server.take().or(server);
+        if self.server.is_none() {
+            let name = found.name;
+            return Err(Exit::Usage(format!(
+                "context {name:?} has no such server: gimbalctl context set {name} {flag} URL"
+            )));
+        }
+        self.tls_cert = self.tls_cert.take().or(found.tls_cert);
+        self.tls_key = self.tls_key.take().or(found.tls_key);
+        self.tls_ca = self.tls_ca.take().or(found.tls_ca);
+        Ok(())
+    }
+
     fn server(&self) -> &str {
         self.server.as_deref().unwrap_or(match self.command {
             Topic::Lb(_) => "https://localhost:7445",
@@ -241,6 +299,10 @@ mod tests {
             "check",
             "check --wait 60 -o json",
             "lb check --wait 60",
+            "context list",
+            "context use prod",
+            "context set prod --server https://a:1 --openstack-server https://b:1",
+            "check --context prod --config contexts.yaml",
             "certs authority",
             "certs authority --dir here --name gimbal-prod",
             "certs issue writer --dns writer.example --authority here --out there --days 90 --replace",

@@ -25,18 +25,23 @@ pub fn write(dir: &Path, files: &[(&str, &str)], replace: bool) -> Result<(), Ex
     if let Some(path) = there.filter(|_| !replace) {
         return Err(Exit::Failure(format!("{} is there already, and stays as it is", path.display())));
     }
-    let write = || -> io::Result<()> {
-        std::fs::create_dir_all(dir)?;
-        for (name, text) in files {
-            // A temporary file is its owner's alone.
-            let mut file = NamedTempFile::new_in(dir)?;
-            file.write_all(text.as_bytes())?;
-            file.as_file().sync_all()?;
-            file.persist(dir.join(name)).map_err(|error| error.error)?;
-        }
-        Ok(())
-    };
-    write().map_err(|error| Exit::Failure(format!("cannot write into {}: {error}", dir.display())))
+    replace_files(dir, files).map_err(|error| Exit::Failure(format!("cannot write into {}: {error}", dir.display())))
+}
+
+/// Writes files into a folder, which is made. Each is replaced as a whole, and readable to its owner alone.
+///
+/// # Errors
+/// They cannot be written.
+pub fn replace_files(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    for (name, text) in files {
+        // A temporary file is its owner's alone.
+        let mut file = NamedTempFile::new_in(dir)?;
+        file.write_all(text.as_bytes())?;
+        file.as_file().sync_all()?;
+        file.persist(dir.join(name)).map_err(|error| error.error)?;
+    }
+    Ok(())
 }
 
 /// Returns that a certificate could not be made.

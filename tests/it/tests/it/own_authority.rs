@@ -114,6 +114,20 @@ async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
         "{results:?}"
     );
 
+    // The same without flags, by a context.
+    let words = format!(
+        "--config contexts.yaml context set here --server https://localhost:{port} --tls-cert admin/tls.crt \
+         --tls-key admin/tls.key --tls-ca admin/ca.crt"
+    );
+    assert!(good(dir, &words).contains("*  here"));
+    let backends = tokio::task::block_in_place(|| good(dir, "backends --config contexts.yaml -o json"));
+    assert!(backends.contains("\"backend\":\"node01\""), "{backends}");
+    let lacks = run(dir, &["--config", "contexts.yaml", "lb", "list"]);
+    assert!(
+        lacks.status.code() == Some(2) && String::from_utf8_lossy(&lacks.stderr).contains("--openstack-server"),
+        "{lacks:?}"
+    );
+
     // One of another authority is no client.
     good(dir, "certs authority --dir other --name other");
     good(dir, "certs issue admin --uri spiffe://gimbal.example/admin --authority other --out elsewhere");
