@@ -24,9 +24,9 @@ pub enum CertsCommand {
         /// The folder that they are written into
         #[arg(long, value_name = "DIR", default_value = "authority")]
         dir: PathBuf,
-        /// Name of the authority, for people
-        #[arg(long, default_value = "gimbal-ca")]
-        name: String,
+        /// Name of the authority, which no other one should have [default: gimbal-ca- and some digits of its own]
+        #[arg(long)]
+        name: Option<String>,
         /// Days until it ends
         #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: u32,
@@ -65,12 +65,15 @@ pub struct IssueArgs {
     /// The folder in which the pair's folder is made
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
-    /// Namespace of the Secret in the command that is printed
-    #[arg(long, default_value = "gimbal", value_parser = folder_name)]
-    namespace: String,
-    /// Name of that Secret [default: gimbal-NAME-tls]
+    /// Prints the command that makes this Secret of the pair, or changes it
     #[arg(long, value_name = "NAME", value_parser = folder_name)]
     secret: Option<String>,
+    /// Namespace of the Secret
+    #[arg(long, default_value = "gimbal", value_parser = folder_name)]
+    namespace: String,
+    /// Certificates of further authorities for its ca.crt, while one takes the place of another
+    #[arg(long, value_name = "FILE")]
+    trust: Vec<PathBuf>,
     /// Replaces the pair that is there
     #[arg(long)]
     replace: bool,
@@ -82,7 +85,7 @@ pub struct IssueArgs {
 /// A file cannot be read or written, or is there already.
 pub fn run(command: &CertsCommand, output: OutputForm) -> Result<(), Exit> {
     match command {
-        CertsCommand::Authority { dir, name, days } => authority::make(dir, name, *days),
+        CertsCommand::Authority { dir, name, days } => authority::make(dir, name.as_deref(), *days),
         CertsCommand::Issue(args) => issue::issue(args),
         CertsCommand::Show { files } => show::show(files, output),
     }

@@ -45,85 +45,94 @@ pub struct CheckArgs {
 /// Checks, and prints each check with what to do.
 ///
 /// # Errors
-/// A check fails, or standard output cannot be written to.
+/// A check fails, the flags are wrong, or standard output cannot be written to.
 pub async fn run(check: &CheckArgs, asked: Asked, args: &Args) -> Result<(), Exit> {
     let end = Instant::now() + Duration::from_secs(check.wait.into());
-    let findings = loop {
-        let findings = all(asked, args).await;
-        let fails = findings.iter().any(|finding| finding.level == CheckLevel::Fail);
-        if !fails || Instant::now() + BETWEEN > end {
-            break findings;
+    let results = loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let most = if check.wait == 0 { ANSWER } else { left.clamp(BETWEEN, ANSWER) };
+        let results = all(asked, args, most).await?;
+        // What is on its way is waited for, too.
+        let waits =
+            |one: &CheckResult| one.level == CheckLevel::Fail || (one.level == CheckLevel::Warn && one.passes());
+        if !results.iter().any(waits) || Instant::now() + BETWEEN > end {
+            break results;
         }
         tokio::time::sleep(BETWEEN).await;
     };
     print(&match args.output {
-        OutputForm::Table => render(&findings),
-        OutputForm::Json => findings.iter().map(|finding| format!("{}\n", finding.json())).collect(),
+        OutputForm::Table => render(&results),
+        OutputForm::Json => results.iter().map(|result| format!("{}\n", result.json())).collect(),
     })?;
     let failed: Vec<String> =
-        findings.iter().filter(|finding| finding.level == CheckLevel::Fail).map(CheckResult::to_string).collect();
+        results.iter().filter(|result| result.level == CheckLevel::Fail).map(CheckResult::to_string).collect();
     match failed.as_slice() {
         [] => Ok(()),
         failed => {
-            Err(Exit::Failure(format!("{} of {} checks fail: {}", failed.len(), findings.len(), failed.join(", "))))
+            Err(Exit::Failure(format!("{} of {} checks fail: {}", failed.len(), results.len(), failed.join(", "))))
         }
     }
 }
 
-async fn all(asked: Asked, args: &Args) -> Vec<CheckResult> {
-    let mut findings = pair::findings(args, Timestamp::now());
-    let channel = match crate::connect(args).await {
+async fn all(asked: Asked, args: &Args, most: Duration) -> Result<Vec<CheckResult>, Exit> {
+    let mut results = pair::results(args, Timestamp::now());
+    let reached = match crate::connect(args, most).await {
         Ok(channel) => channel,
+        // Wrong flags are no state of the server.
+        Err(wrong @ Exit::Usage(_)) => return Err(wrong),
         Err(error) => {
             let hint = "is it running, and does --server name it? Its certificate must have that name, and --tls-ca its authority";
-            findings.push(CheckResult::fail("server.reached", args.server(), error.to_string(), hint));
-            return not_asked(findings, asked, args);
+            results.push(CheckResult::fail("server.reached", args.server(), error.to_string(), hint));
+            return Ok(not_asked(results, asked, args));
         }
     };
-    findings.push(CheckResult::ok("server.reached", args.server(), ""));
-    let answer = tokio::time::timeout(ANSWER, ask(asked, channel));
-    let answer =
-        answer.await.unwrap_or_else(|_| Err(Exit::Failure(format!("no answer within {} s", ANSWER.as_secs()))));
-    match answer {
+    results.push(CheckResult::ok("server.reached", args.server(), ""));
+    let no_answer = |_| Err(Exit::Failure(format!("no answer within {} s", most.as_secs())));
+    match tokio::time::timeout(most, ask(asked, reached)).await.unwrap_or_else(no_answer) {
         Ok(more) => {
-            findings.push(CheckResult::ok("server.answers", args.server(), ""));
-            findings.extend(more);
-            findings
+            results.push(CheckResult::ok("server.answers", args.server(), ""));
+            results.extend(more);
+            Ok(results)
         }
         Err(error) => {
-            let hint =
-                "the names in the client's certificate decide what may be asked: admins in the server's configuration";
-            findings.push(CheckResult::fail("server.answers", args.server(), error.to_string(), hint));
-            not_asked(findings, asked, args)
+            let (kind, command) = match asked {
+                Asked::Writer => ("a writer", "gimbalctl check"),
+                Asked::OpenstackWriter => ("an openstack-writer", "gimbalctl lb check"),
+            };
+            let hint = format!(
+                "`{command}` asks {kind}, by https unless that has --plaintext; admins in its configuration names who may ask"
+            );
+            results.push(CheckResult::fail("server.answers", args.server(), error.to_string(), hint));
+            Ok(not_asked(results, asked, args))
         }
     }
 }
 
 /// What cannot be checked without an answer.
-fn not_asked(mut findings: Vec<CheckResult>, asked: Asked, args: &Args) -> Vec<CheckResult> {
+fn not_asked(mut results: Vec<CheckResult>, asked: Asked, args: &Args) -> Vec<CheckResult> {
     let rest: &[&'static str] = match asked {
         Asked::Writer => &["writer.leads", "backend"],
         Asked::OpenstackWriter => &["cluster"],
     };
-    let has = |findings: &[CheckResult], id: &str| findings.iter().any(|finding| finding.id == id);
+    let has = |results: &[CheckResult], id: &str| results.iter().any(|finding| finding.id == id);
     for id in ["server.answers"].iter().chain(rest) {
-        if !has(&findings, id) {
-            findings.push(CheckResult::skip(id, args.server(), "the server was not asked"));
+        if !has(&results, id) {
+            results.push(CheckResult::skip(id, args.server(), "the server was not asked"));
         }
     }
-    findings
+    results
 }
 
 async fn ask(asked: Asked, channel: Channel) -> Result<Vec<CheckResult>, Exit> {
     Ok(match asked {
         Asked::Writer => {
             let answer = BackendClient::new(channel).list_backends(pb::ListBackendsRequest {}).await.map_err(failed)?;
-            backend::findings(&answer.into_inner())
+            backend::results(&answer.into_inner())
         }
         Asked::OpenstackWriter => {
             let answer =
                 ClusterClient::new(channel).list_clusters(kuryr::ListClustersRequest {}).await.map_err(failed)?;
-            answer.into_inner().clusters.iter().flat_map(cluster::findings).collect()
+            answer.into_inner().clusters.iter().flat_map(cluster::results).collect()
         }
     })
 }

@@ -168,7 +168,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         // Whether there is a connection is one of the checks.
         Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
         Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
-        _ => connect(&args).await?,
+        _ => connect(&args, DIAL).await?,
     };
     match args.command {
         Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } | Topic::Check(_) | Topic::Context(_) => Ok(()),
@@ -232,13 +232,13 @@ impl Args {
     }
 }
 
-async fn connect(args: &Args) -> Result<Channel, Exit> {
+async fn connect(args: &Args, most: Duration) -> Result<Channel, Exit> {
     let tls = TlsArgs { tls_cert: args.tls_cert.clone(), tls_key: args.tls_key.clone(), tls_ca: args.tls_ca.clone() };
     // An http URL is plaintext over loopback, even where certificates for other servers are in the environment.
     let files = tls.files().map_err(Exit::Usage)?.filter(|_| !args.server().starts_with("http:"));
     let tls = files.map(|(cert, key, ca)| client_tls(&TlsFiles { cert, key, ca }));
     let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
-    dial(args.server(), tls, DIAL).await.map_err(|error| undialled(args.server(), &error))
+    dial(args.server(), tls, most).await.map_err(|error| undialled(args.server(), &error))
 }
 
 /// Returns why the server was not reached. A URL that cannot be one is wrong input.

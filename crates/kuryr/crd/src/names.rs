@@ -77,7 +77,7 @@ pub mod reasons {
     pub const ENSURED_LB: &str = "KuryrEnsuredLB";
     /// The load balancer could not be made.
     pub const ENSURE_LB_ERROR: &str = "KuryrEnsureLBError";
-    /// The load balancer serves, and not all of what the Service asks for; new.
+    /// Something that the Service asks for is left out or refused, and the rest goes on; new.
     pub const NOT_AS_ASKED: &str = "KuryrNotAsAsked";
     /// The floating IP is being made.
     pub const ENSURE_FIP: &str = "KuryrEnsureFIP";

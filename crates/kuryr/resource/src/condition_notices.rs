@@ -6,6 +6,9 @@ use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase};
 
 use crate::Told;
 
+/// What is between two messages of one condition.
+const JOINT: &str = "; ";
+
 /// What conditions were made from.
 #[derive(Clone, Copy)]
 pub struct ConditionsOf<'a> {
@@ -29,15 +32,22 @@ impl ConditionsOf<'_> {
 pub fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: ConditionsOf<'_>) -> Vec<Told> {
     let ConditionsOf { report, event, .. } = of;
     let find = |list: &[StatusCondition], kind: &str| list.iter().find(|one| &*one.type_ == kind).cloned();
-    let serves = new.iter().any(|one| &*one.type_ == conditions::READY && &*one.status == "True");
+    // What is wrong with one that can go on is no failure of the whole.
+    let fails = report.is_none_or(|report| report.phase == Phase::Blocked);
     let mut told = Vec::new();
     for now in new {
         let before = find(old, &now.type_);
-        let same = before.as_ref().is_some_and(|before| before.status == now.status && before.reason == now.reason);
-        if same {
+        let same = before.as_ref().filter(|before| before.status == now.status && before.reason == now.reason);
+        // Something else for the same condition is said behind what was said before.
+        let joined = same.and_then(|before| now.message.strip_prefix(&*before.message)?.strip_prefix(JOINT));
+        if same.is_some() && joined.is_none() {
             continue;
         }
-        let message = || if now.message.is_empty() { now.reason.to_string() } else { now.message.to_string() };
+        let message = || match joined {
+            Some(joined) => joined.to_owned(),
+            None if now.message.is_empty() => now.reason.to_string(),
+            None => now.message.to_string(),
+        };
         match (&*now.type_, &*now.status) {
             (conditions::READY, "True") => told.push(Told::normal(reasons::ENSURED_LB, ensured(report))),
             (conditions::READY, _) => told.extend(not_ready(&now.reason, message(), of)),
@@ -49,8 +59,12 @@ pub fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: Condi
                 let port = report.is_some_and(|report| report.refused_ports.iter().any(|one| one.reason == now.reason));
                 let found = event(&now.reason);
                 let by_port = port.then_some(reasons::SKIP_LISTENER);
-                let other = if serves { reasons::NOT_AS_ASKED } else { reasons::ENSURE_LB_ERROR };
-                let reason = known.or(by_port).or(found).unwrap_or(other);
+                let other = if fails { reasons::ENSURE_LB_ERROR } else { reasons::NOT_AS_ASKED };
+                let reason = match joined {
+                    // Its own reason is not known.
+                    Some(_) => other,
+                    None => known.or(by_port).or(found).unwrap_or(other),
+                };
                 told.push(Told::warning(reason, message()));
             }
         }
@@ -96,6 +110,8 @@ fn not_ready(reason: &str, message: String, of: ConditionsOf<'_>) -> Option<Told
 
 #[cfg(test)]
 mod tests {
+    use gimbal_kuryr_model::ReportedObjects;
+
     use super::*;
 
     fn condition(kind: &str, status: &str, reason: &str) -> StatusCondition {
@@ -107,24 +123,50 @@ mod tests {
         }
     }
 
-    fn told(old: &[StatusCondition], new: &[StatusCondition]) -> Vec<&'static str> {
-        let of = ConditionsOf { report: None, event: &|_| None, offered: None };
-        of_conditions(old, new, of).into_iter().map(|told| told.reason).collect()
+    fn told(phase: Phase, old: &[StatusCondition], new: &[StatusCondition]) -> Vec<(&'static str, String)> {
+        let report = LoadBalancerReport {
+            owner: "uid".into(),
+            generation: 1,
+            phase,
+            conditions: Vec::new(),
+            refused_ports: Vec::new(),
+            objects: ReportedObjects::default(),
+            last_error: None,
+        };
+        let of = ConditionsOf { report: Some(&report), event: &|_| None, offered: None };
+        of_conditions(old, new, of).into_iter().map(|told| (told.reason, told.message)).collect()
+    }
+
+    fn unsupported(reason: &str, message: &str) -> StatusCondition {
+        StatusCondition { message: message.into(), ..condition(conditions::UNSUPPORTED, "True", reason) }
     }
 
     #[test]
-    fn what_is_refused_of_one_that_serves_is_no_failure() {
-        let unsupported = |reason| condition(conditions::UNSUPPORTED, "True", reason);
-        let ready = |status| condition(conditions::READY, status, "Held");
-        assert_eq!(told(&[ready("True")], &[ready("True"), unsupported("NoUdp")]), [reasons::NOT_AS_ASKED]);
-        assert_eq!(told(&[ready("False")], &[ready("False"), unsupported("NoUdp")]), [reasons::ENSURE_LB_ERROR]);
+    fn what_is_refused_of_one_that_goes_on_is_no_failure() {
+        let new = [unsupported("NoUdp", "no UDP")];
+        for (phase, reason) in [
+            (Phase::Ready, reasons::NOT_AS_ASKED),
+            (Phase::Making, reasons::NOT_AS_ASKED),
+            (Phase::Degraded, reasons::NOT_AS_ASKED),
+            (Phase::Blocked, reasons::ENSURE_LB_ERROR),
+        ] {
+            assert_eq!(told(phase, &[], &new), [(reason, "no UDP".to_owned())], "{phase:?}");
+        }
     }
 
     #[test]
-    fn another_reason_is_told_and_the_same_one_is_not() {
-        let ready = condition(conditions::READY, "True", "Ready");
-        let all = |reason| [ready.clone(), condition(conditions::UNSUPPORTED, "True", reason)];
-        assert_eq!(told(&all("InvalidAnnotation"), &all("NoUdp")), [reasons::NOT_AS_ASKED]);
-        assert!(told(&all("NoUdp"), &all("NoUdp")).is_empty());
+    fn what_joins_is_told_once_and_a_retry_in_other_words_is_not() {
+        let told = |old: &str, new: &str| {
+            told(Phase::Ready, &[unsupported("Annotation", old)], &[unsupported("Annotation", new)])
+        };
+        assert_eq!(told("left out", "left out; no UDP"), [(reasons::NOT_AS_ASKED, "no UDP".to_owned())]);
+        for (old, new) in [
+            ("left out; no UDP", "left out; no UDP"),
+            ("left out; no UDP, try 1", "left out; no UDP, try 2"),
+            ("left out; no UDP", "left out"),
+            ("left out", "left outside"),
+        ] {
+            assert!(told(old, new).is_empty(), "{new}");
+        }
     }
 }

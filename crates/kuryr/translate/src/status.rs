@@ -168,9 +168,8 @@ fn true_conditions(input: &StatusInput<'_>) -> Vec<(&'static str, Text, String)>
     {
         found.push((kind, not_streamed.reason().into(), not_streamed.to_string()));
     }
-    // What the writer says comes first: where it joins something that was left out, the reason changes, and an Event tells it.
-    found.extend(input.report.into_iter().flat_map(of_report));
     found.extend(input.findings.iter().map(|one| (one.condition(), one.reason().into(), one.to_string())));
+    found.extend(input.report.into_iter().flat_map(of_report));
     let by_phase = input.report.and_then(|report| match report.phase {
         Phase::Degraded => Some((conditions::DEGRADED, report.phase)),
         Phase::Held => Some((conditions::HELD, report.phase)),

@@ -73,10 +73,12 @@ impl ManagedCluster {
         if let Some(call) = self.next_adoption_change(shared, now) {
             return Some(call);
         }
-        let creations: Vec<Line> =
-            self.lines.keys().filter(|line| matches!(line, Line::Creation(_))).cloned().collect();
-        let mut lines = vec![Line::Neutron, Line::Octavia];
-        let at = if self.since_creation >= CHANGES_PER_CREATION { 1 } else { 2 };
+        let of_kind = |is_it: fn(&Line) -> bool| self.lines.keys().filter(move |line| is_it(line)).cloned();
+        let mut lines = vec![Line::Neutron];
+        lines.extend(of_kind(|line| matches!(line, Line::VipPort(_))));
+        let at = if self.since_creation >= CHANGES_PER_CREATION { lines.len() } else { lines.len() + 1 };
+        lines.push(Line::Octavia);
+        let creations: Vec<Line> = of_kind(|line| matches!(line, Line::Creation(_))).collect();
         lines.splice(at..at, creations);
         lines
             .into_iter()
@@ -131,7 +133,7 @@ impl ManagedCluster {
         match line {
             Line::Creation(_) => self.since_creation = 0,
             Line::Octavia => self.since_creation += 1,
-            Line::Neutron | Line::Looks => {}
+            Line::Neutron | Line::VipPort(_) | Line::Looks => {}
         }
         if let Some(bucket) = &mut self.bucket {
             bucket.take(now);
@@ -208,7 +210,7 @@ impl ManagedCluster {
             self.note_routes(owner, cell, shared.at(now));
         }
         match step {
-            BalancerStep::Look(look) => self.read(owner, cell, look),
+            BalancerStep::Look(look) => self.read(owner, cell, look, now),
             BalancerStep::Change(change) => return Some(self.change(owner, cell, change, now)),
             BalancerStep::Wait(Wait::Until(at)) => {
                 self.works(owner, cell, now);
@@ -273,7 +275,7 @@ impl ManagedCluster {
     }
 
     /// Rests in a state, at most until `at`.
-    fn rest(&mut self, owner: &Text, cell: &mut Cell, state: CellState, at: Option<Instant>, now: Instant) {
+    pub(crate) fn rest(&mut self, owner: &Text, cell: &mut Cell, state: CellState, at: Option<Instant>, now: Instant) {
         cell.state = state;
         // A report is due once the work takes long.
         let slow = cell.working_since.map(|since| since + SLOW).filter(|slow| *slow > now);
@@ -282,7 +284,7 @@ impl ManagedCluster {
     }
 
     /// Takes note that there is something to do.
-    fn works(&mut self, owner: &Text, cell: &mut Cell, now: Instant) {
+    pub(crate) fn works(&mut self, owner: &Text, cell: &mut Cell, now: Instant) {
         if cell.working_since.is_none() {
             cell.working_since = Some(now);
             self.told.insert(owner.clone());

@@ -284,7 +284,7 @@ impl ManagedCluster {
             let name = (self.settings.name.clone(), owner.clone());
             let found = shared.pace.tried(project, &name, change, outcome);
             shared.may_have_room(project, &found);
-            if line == Line::Neutron && matches!(outcome, ChangeOutcome::Accepted(_)) {
+            if line.lane() == crate::CallLane::Neutron && matches!(outcome, ChangeOutcome::Accepted(_)) {
                 shared.may_have_room(project, freed_by(change));
             }
         }

@@ -15,7 +15,7 @@ use crate::journal::Deed;
 use crate::kept_turns::KeptTurns;
 use crate::learned::Learned;
 use crate::left::LeftProjects;
-use crate::looking::Newcomers;
+use crate::newcomers::Newcomers;
 use crate::orphans::Orphans;
 use crate::owner_look::Stray;
 use crate::pace::Line;

@@ -7,6 +7,7 @@ use gimbal_octavia_plan::Block;
 
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
+use crate::looking::is_newcomer;
 use crate::pace::Line;
 use crate::registry::Registry;
 use crate::view::{BalancerExplanation, ClusterView, RegistryCounts};
@@ -82,6 +83,11 @@ impl Registry {
         match &cell.state {
             CellState::Ready => "is about to decide".to_owned(),
             CellState::Looking(_) | CellState::Reading => format!("reads{}", self.asked_pause(None, now)),
+            CellState::InLine(Line::Looks) if is_newcomer(cell.actor.desired().owner(), cell) => {
+                let creation = Line::Creation(cell.project.clone());
+                let pause = self.asked_pause(Some(&creation), now);
+                format!("waits until there is room for one more to be made in its project{pause}")
+            }
             CellState::InLine(Line::Looks) => format!("waits for its turn to look{}", self.asked_pause(None, now)),
             CellState::InLine(line) => {
                 let step = cell.actor.step(&cluster.facts, self.shared.at(now));

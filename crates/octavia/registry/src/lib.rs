@@ -40,6 +40,7 @@ mod kept_turns;
 mod learned;
 mod left;
 mod looking;
+mod newcomers;
 mod orphans;
 mod owner_look;
 mod pace;

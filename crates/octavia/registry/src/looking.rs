@@ -1,11 +1,11 @@
 //! How an owner looks at what it has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_octavia_plan::{ApiService, CloudLook};
-use gimbal_schedule::{Queue, Urgency};
+use gimbal_schedule::Urgency;
 
 use crate::advance::waits_for_lists;
 use crate::cell::{Cell, CellState};
@@ -17,28 +17,21 @@ use crate::shared::{ReadFor, RegistryCore};
 /// The most of a project that wait to be made while others look whether they have something.
 const MOST_NEWCOMERS: usize = 16;
 
-/// Owners that have nothing, as far as is known, and would have something made.
-#[derive(Debug, Default)]
-pub(crate) struct Newcomers {
-    /// Those that wait for a look, by project.
-    lines: BTreeMap<Text, Queue<Text, Text>>,
-    /// Whether the next look is one of theirs: others have every second one.
-    are_next: bool,
-}
-
 impl ManagedCluster {
     /// Begins what an actor wants to see.
-    pub(crate) fn read(&mut self, owner: &Text, cell: &mut Cell, look: CloudLook) {
+    pub(crate) fn read(&mut self, owner: &Text, cell: &mut Cell, look: CloudLook, now: Instant) {
         let project = cell.actor.project_of_look(&look).map_or_else(|| cell.project.clone(), Text::from);
         let (what, read) = match look {
             CloudLook::Owner => {
                 // Looks begin in turns: who has many of them waits for himself.
-                let line = if is_newcomer(owner, cell) {
-                    self.newcomers.lines.entry(cell.project.clone()).or_default()
+                if is_newcomer(owner, cell) {
+                    self.works(owner, cell, now);
+                    self.rest(owner, cell, CellState::Resting, None, now);
+                    self.newcomers.push(&cell.project, &cell.key.namespace, owner);
                 } else {
-                    self.lines.entry(Line::Looks).or_default()
-                };
-                line.push(owner, &cell.key.namespace, Urgency::Fresh);
+                    let line = self.lines.entry(Line::Looks).or_default();
+                    line.push(owner, &cell.key.namespace, Urgency::Fresh);
+                }
                 cell.state = CellState::InLine(Line::Looks);
                 return;
             }
@@ -86,16 +79,19 @@ impl ManagedCluster {
         newcomer.or_else(other).or_else(|| self.next_newcomer(shared, now))
     }
 
-    /// Returns the next one that has nothing yet, unless enough of them wait to be made. What they have seen would grow old in that
-    /// line, and their reads and ports would take the time of OpenStack that creations need.
+    /// Returns the next one that has nothing yet, unless enough of its project wait to be made. What they have seen would grow old in
+    /// that line, and their reads and ports would take the time of OpenStack that creations need. A namespace of which nothing waits
+    /// there has room: the others do not stand before it.
     fn next_newcomer(&mut self, shared: &RegistryCore, now: Instant) -> Option<Text> {
         // Where nothing is made, no one waits for long.
         let is_made = self.may_change(shared, now);
-        let waiting = |line: &Line| self.lines.get(line).map_or(0, Queue::len);
-        let has_room = |project: &Text| {
-            !is_made || waiting(&Line::Neutron) + waiting(&Line::Creation(project.clone())) < MOST_NEWCOMERS
-        };
-        self.newcomers.lines.iter_mut().filter(|(project, _)| has_room(project)).find_map(|(_, line)| line.pop(now))
+        let Self { lines, newcomers, .. } = self;
+        newcomers.waiting.iter_mut().find_map(|(project, waiting)| {
+            let ahead = [Line::VipPort(project.clone()), Line::Creation(project.clone())];
+            let ahead: Vec<_> = ahead.iter().filter_map(|line| lines.get(line)).collect();
+            let is_open = !is_made || ahead.iter().map(|line| line.len()).sum::<usize>() < MOST_NEWCOMERS;
+            waiting.pop(|namespace| is_open || !ahead.iter().any(|line| line.has_line(namespace)))
+        })
     }
 
     /// Begins a look at everything that an owner has; `from` is when the first of its reads began.
@@ -152,6 +148,6 @@ impl ManagedCluster {
 }
 
 /// Whether an owner has nothing, as far as is known, and would have something made.
-fn is_newcomer(owner: &str, cell: &Cell) -> bool {
+pub(crate) fn is_newcomer(owner: &str, cell: &Cell) -> bool {
     cell.looked_at.is_none() && !waits_for_lists(owner, cell)
 }

@@ -25,6 +25,8 @@ const QUOTA_PAUSE: Duration = Duration::from_secs(300);
 pub(crate) enum Line {
     /// Changes of Neutron's objects.
     Neutron,
+    /// Creations of ports for load balancers that are made next, by project.
+    VipPort(Text),
     /// Changes of what Octavia has.
     Octavia,
     /// Creations of load balancers, by project.
@@ -37,6 +39,7 @@ impl Line {
     pub(crate) fn of(change: &CloudChange, project: &Text) -> Self {
         match (change, change.request().service) {
             (CloudChange::CreateBalancer { .. }, _) => Self::Creation(project.clone()),
+            (CloudChange::CreatePort { .. }, _) => Self::VipPort(project.clone()),
             (_, ApiService::Neutron) => Self::Neutron,
             (_, ApiService::Octavia) => Self::Octavia,
         }
@@ -44,7 +47,7 @@ impl Line {
 
     pub(crate) fn lane(&self) -> CallLane {
         match self {
-            Self::Neutron => CallLane::Neutron,
+            Self::Neutron | Self::VipPort(_) => CallLane::Neutron,
             Self::Octavia | Self::Creation(_) => CallLane::Octavia,
             Self::Looks => CallLane::Reads,
         }

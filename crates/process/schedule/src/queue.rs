@@ -361,6 +361,12 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         self.waiting.len()
     }
 
+    /// Returns whether a tenant may have keys that wait for its turn; `false` is certain.
+    #[must_use]
+    pub fn has_line(&self, tenant: &T) -> bool {
+        self.fresh.lines.contains_key(tenant) || self.bulk.lines.contains_key(tenant)
+    }
+
     /// Returns whether no key waits. Keys in flight do not count.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -19,27 +19,33 @@ pub const KEY: &str = "tls.key";
 /// Writes files into a folder, which is made. Each is replaced as a whole, and readable to its owner alone.
 ///
 /// # Errors
-/// They cannot be written, or one is there and is not to be replaced.
-pub fn write(dir: &Path, files: &[(&str, &str)], replace: bool) -> Result<(), Exit> {
+/// They cannot be written, or one is there and is not to be replaced; `otherwise` says what to do then.
+pub fn write(dir: &Path, files: &[(&str, &str)], replace: bool, otherwise: &str) -> Result<(), Exit> {
     let there = files.iter().map(|(name, _)| dir.join(name)).find(|path| path.exists());
     if let Some(path) = there.filter(|_| !replace) {
-        return Err(Exit::Failure(format!("{} is there already, and stays as it is", path.display())));
+        let path = path.display();
+        return Err(Exit::Failure(format!("{path} is there already, and stays as it is: {otherwise}")));
     }
     replace_files(dir, files).map_err(|error| Exit::Failure(format!("cannot write into {}: {error}", dir.display())))
 }
 
-/// Writes files into a folder, which is made. Each is replaced as a whole, and readable to its owner alone.
+/// Writes files into a folder, which is made. They are replaced together, each as a whole, and readable to their owner alone.
 ///
 /// # Errors
 /// They cannot be written.
 pub fn replace_files(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
+    let mut written = Vec::new();
     for (name, text) in files {
         // A temporary file is its owner's alone.
         let mut file = NamedTempFile::new_in(dir)?;
         file.write_all(text.as_bytes())?;
         file.as_file().sync_all()?;
-        file.persist(dir.join(name)).map_err(|error| error.error)?;
+        written.push((file, dir.join(name)));
+    }
+    // Whatever can fail has not failed by now, so that a pair is replaced as a whole.
+    for (file, path) in written {
+        file.persist(path).map_err(|error| error.error)?;
     }
     Ok(())
 }

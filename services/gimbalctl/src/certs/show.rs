@@ -12,7 +12,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::output::{OutputForm, age, print};
-use crate::table::columns;
+use crate::table::{columns, visible};
 
 /// What a certificate says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +38,8 @@ impl ShownCertificate {
     ///
     /// # Errors
     /// There is no certificate, or one cannot be read; in words.
-    pub fn of_pem(text: &str) -> Result<Vec<Self>, String> {
-        let all = CertificateDer::pem_slice_iter(text.as_bytes()).collect::<Result<Vec<_>, _>>();
+    pub fn of_pem(text: &[u8]) -> Result<Vec<Self>, String> {
+        let all = CertificateDer::pem_slice_iter(text).collect::<Result<Vec<_>, _>>();
         let all = all.map_err(|error| format!("it is not PEM: {error}"))?;
         if all.is_empty() {
             return Err("it has no certificate".into());
@@ -55,9 +55,9 @@ impl ShownCertificate {
         let validity = certificate.validity();
         let moment = |seconds| Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX);
         Ok(Self {
-            names: names.iter().map(name).collect(),
-            subject: certificate.subject().to_string(),
-            issuer: certificate.issuer().to_string(),
+            names: names.iter().map(|one| visible(&name(one))).collect(),
+            subject: visible(&certificate.subject().to_string()),
+            issuer: visible(&certificate.issuer().to_string()),
             is_authority: certificate.is_ca(),
             fingerprint: Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect(),
             not_before: moment(validity.not_before.timestamp()),
@@ -126,7 +126,7 @@ pub fn show(files: &[PathBuf], output: OutputForm) -> Result<(), Exit> {
     for file in files {
         let unreadable =
             |error: &dyn std::fmt::Display| Exit::Failure(format!("cannot read {}: {error}", file.display()));
-        let text = std::fs::read_to_string(file).map_err(|error| unreadable(&error))?;
+        let text = std::fs::read(file).map_err(|error| unreadable(&error))?;
         all.extend(
             ShownCertificate::of_pem(&text).map_err(|error| unreadable(&error))?.into_iter().map(|one| (file, one)),
         );

@@ -6,45 +6,54 @@ use super::result::CheckResult;
 use crate::output::age;
 
 /// Checks whether the writer leads, and each of its backends. A standby knows nothing of their streams.
-pub fn findings(answer: &pb::ListBackendsResponse) -> Vec<CheckResult> {
-    let standby = answer.writer.as_ref().filter(|writer| !writer.leading);
-    if let Some(standby) = standby {
-        let leader = if standby.leader.is_empty() { "not known" } else { &standby.leader };
-        let found = format!("it is a standby; the leader is {leader}");
-        let mut findings =
-            vec![CheckResult::warn("writer.leads", "the writer", found, "ask the leader for its backends")];
-        findings.extend(
-            answer.backends.iter().map(|one| CheckResult::skip("backend", &one.name, "a standby has no streams")),
-        );
-        return findings;
-    }
-    let leads = CheckResult::ok("writer.leads", "the writer", "");
+pub fn results(answer: &pb::ListBackendsResponse) -> Vec<CheckResult> {
+    let leads = ("writer.leads", "the writer");
+    let leads = match &answer.writer {
+        Some(writer) if writer.leading => CheckResult::ok(leads.0, leads.1, ""),
+        Some(writer) => {
+            let (found, hint) = match &*writer.leader {
+                "" => (
+                    "no writer leads, so nothing is written".to_owned(),
+                    "are writers running, and what do their logs say?",
+                ),
+                leader => (format!("it is a standby; the leader is {leader}"), "ask the leader for its backends"),
+            };
+            let backends = answer.backends.iter();
+            let skipped = backends.map(|one| CheckResult::skip("backend", &one.name, "only the leader has streams"));
+            return std::iter::once(CheckResult::fail(leads.0, leads.1, found, hint)).chain(skipped).collect();
+        }
+        None => CheckResult::skip(leads.0, leads.1, "it is a discoverer"),
+    };
     std::iter::once(leads).chain(answer.backends.iter().flat_map(of_backend)).collect()
 }
 
 fn of_backend(backend: &pb::Backend) -> Vec<CheckResult> {
     let name = &*backend.name;
-    let mut findings = vec![listed(backend)];
+    let mut results = vec![listed(backend)];
     if !backend.connected {
         let loss = backend.loss.as_ref();
         let since = loss.and_then(|loss| loss.disconnected_ms).map(|time| format!(" for {}", age(Some(time))));
         let found = format!("no agent is connected{}", since.unwrap_or_default());
         let hint = "is its discoverer running, and what does its log say? What was last known stays published";
-        findings.push(CheckResult::fail("backend.connected", name, found, hint));
-        findings.extend(
+        // Where it is to go, its agent may have gone before.
+        results.push(match goes(backend) {
+            true => CheckResult::warn("backend.connected", name, found, ""),
+            false => CheckResult::fail("backend.connected", name, found, hint),
+        });
+        results.extend(
             ["backend.source", "backend.complete"].map(|id| CheckResult::skip(id, name, "no agent is connected")),
         );
     } else {
-        findings.push(CheckResult::ok("backend.connected", name, backend.agent_version.clone()));
-        findings.push(source(backend));
-        findings.push(if backend.complete {
+        results.push(CheckResult::ok("backend.connected", name, backend.agent_version.clone()));
+        results.push(source(backend));
+        results.push(if backend.complete {
             CheckResult::ok("backend.complete", name, "")
         } else {
             CheckResult::warn("backend.complete", name, "its snapshot has not ended yet", "wait, or --wait 60")
         });
     }
-    findings.extend([held(backend), rejected(backend), trouble(backend)]);
-    findings
+    results.extend([held(backend), rejected(backend), trouble(backend)]);
+    results
 }
 
 fn listed(backend: &pb::Backend) -> CheckResult {
@@ -110,13 +119,26 @@ fn rejected(backend: &pb::Backend) -> CheckResult {
     }
 }
 
+/// What the writer says in one sentence. Much of it has a check of its own, and is no second failure.
 fn trouble(backend: &pb::Backend) -> CheckResult {
     let (id, name) = ("backend.trouble", &*backend.name);
-    // That no one is connected is a check of its own.
-    if backend.trouble.is_empty() || !backend.connected {
+    let words = &*backend.trouble;
+    if words.is_empty() || (!backend.connected && words.starts_with("no agent is connected")) {
         return CheckResult::ok(id, name, "");
     }
-    CheckResult::fail(id, name, backend.trouble.clone(), "docs/troubleshooting.md has what to do, by symptom")
+    let hint = "docs/troubleshooting.md has what to do, by symptom";
+    let is_silent = backend.loss.as_ref().is_some_and(|loss| loss.source_silent_ms.is_some());
+    let quarantine = |policy: &pb::BackendPolicy| policy.mode() == pb::BackendMode::Quarantine;
+    let is_quarantined = backend.policy.as_ref().is_some_and(quarantine);
+    if is_quarantined || is_silent || goes(backend) || !backend.held_changes.is_empty() || !backend.unknown.is_empty() {
+        return CheckResult::warn(id, name, words, hint);
+    }
+    CheckResult::fail(id, name, words, hint)
+}
+
+/// Whether a person has ordered that it goes.
+fn goes(backend: &pb::Backend) -> bool {
+    backend.decommission.is_some() || backend.policy.as_ref().is_some_and(|policy| !policy.listed)
 }
 
 #[cfg(test)]
@@ -126,8 +148,8 @@ mod tests {
 
     fn levels(backends: Vec<pb::Backend>, leading: bool) -> Vec<(&'static str, CheckLevel)> {
         let writer = Some(pb::WriterStanding { leading, leader: "writer-1".into() });
-        let findings = findings(&pb::ListBackendsResponse { backends, writer });
-        findings.into_iter().filter(|one| one.level != CheckLevel::Ok).map(|one| (one.id, one.level)).collect()
+        let results = results(&pb::ListBackendsResponse { backends, writer });
+        results.into_iter().filter(|one| one.level != CheckLevel::Ok).map(|one| (one.id, one.level)).collect()
     }
 
     fn good() -> pb::Backend {
@@ -174,6 +196,32 @@ mod tests {
     #[test]
     fn a_standby_is_not_asked_about_streams() {
         let away = pb::Backend { connected: false, ..good() };
-        assert_eq!(levels(vec![away], false), [("writer.leads", CheckLevel::Warn), ("backend", CheckLevel::Skip)]);
+        let expected = [("writer.leads", CheckLevel::Fail), ("backend", CheckLevel::Skip)];
+        assert_eq!(levels(vec![away], false), expected);
+        let of_discoverer = results(&pb::ListBackendsResponse { backends: vec![good()], writer: None });
+        assert_eq!(of_discoverer[0].level, CheckLevel::Skip);
+    }
+
+    #[test]
+    fn what_a_person_has_ordered_is_no_failure_and_what_refuses_an_agent_is_one() {
+        let words = |change: Change| {
+            let mut one = good();
+            change(&mut one);
+            levels(vec![one], true)
+        };
+        let quarantined: Change = |one| {
+            one.policy.as_mut().unwrap().mode = pb::BackendMode::Quarantine.into();
+            one.trouble = "quarantine: nothing of it is written".into();
+        };
+        assert_eq!(words(quarantined), [("backend.admitted", CheckLevel::Warn), ("backend.trouble", CheckLevel::Warn)]);
+        let unlisted: Change = |one| {
+            one.policy.as_mut().unwrap().listed = false;
+            (one.connected, one.trouble) = (false, "it is not configured".into());
+        };
+        assert!(words(unlisted).iter().all(|(_, level)| *level != CheckLevel::Fail));
+        let refused: Change = |one| {
+            (one.connected, one.trouble) = (false, "an agent of source 2 was refused: this name belongs to 1".into());
+        };
+        assert!(words(refused).contains(&("backend.trouble", CheckLevel::Fail)));
     }
 }

@@ -6,26 +6,26 @@ use super::result::CheckResult;
 use crate::output::age;
 
 /// Checks a cluster.
-pub fn findings(cluster: &pb::Cluster) -> Vec<CheckResult> {
+pub fn results(cluster: &pb::Cluster) -> Vec<CheckResult> {
     let name = &*cluster.name;
-    let mut findings = Vec::new();
+    let mut results = Vec::new();
     if let Some(removal) = &cluster.decommission {
         let found = format!("it is being removed: {} owners still have something", removal.owners);
-        findings.push(CheckResult::warn("cluster.admitted", name, found, ""));
+        results.push(CheckResult::warn("cluster.admitted", name, found, ""));
     }
     if cluster.connected {
-        findings.push(CheckResult::ok("cluster.connected", name, cluster.agent_version.clone()));
-        findings.push(if cluster.complete {
+        results.push(CheckResult::ok("cluster.connected", name, cluster.agent_version.clone()));
+        results.push(if cluster.complete {
             CheckResult::ok("cluster.complete", name, "")
         } else {
             CheckResult::warn("cluster.complete", name, "its snapshot has not ended yet", "wait, or --wait 60")
         });
     } else {
         let hint = "is its kuryr-controller running, and what does its log say? Nothing is changed without it";
-        findings.push(CheckResult::fail("cluster.connected", name, "no controller is connected", hint));
-        findings.push(CheckResult::skip("cluster.complete", name, "no controller is connected"));
+        results.push(CheckResult::fail("cluster.connected", name, "no controller is connected", hint));
+        results.push(CheckResult::skip("cluster.complete", name, "no controller is connected"));
     }
-    findings.push(match cluster.held.first() {
+    results.push(match cluster.held.first() {
         None => CheckResult::ok("cluster.held", name, ""),
         Some(held) => {
             let hint = format!("is it right? Then gimbalctl lb approve {} --cluster {name}", held.id);
@@ -38,13 +38,13 @@ pub fn findings(cluster: &pb::Cluster) -> Vec<CheckResult> {
         }
     });
     let list = format!("gimbalctl lb list --cluster {name} --trouble says which and why");
-    findings.push(match cluster.rejected {
+    results.push(match cluster.rejected {
         0 => CheckResult::ok("cluster.rejected", name, ""),
         count => {
             CheckResult::warn("cluster.rejected", name, format!("{count} load balancers are not tried"), list.clone())
         }
     });
-    findings.push(match cluster.pending {
+    results.push(match cluster.pending {
         0 => CheckResult::ok("cluster.served", name, ""),
         count => CheckResult::warn(
             "cluster.served",
@@ -53,18 +53,13 @@ pub fn findings(cluster: &pb::Cluster) -> Vec<CheckResult> {
             list,
         ),
     });
-    // That no one is connected is a check of its own.
-    findings.push(if cluster.trouble.is_empty() || !cluster.connected {
+    results.push(if cluster.trouble.is_empty() {
         CheckResult::ok("cluster.trouble", name, "")
     } else {
-        CheckResult::fail(
-            "cluster.trouble",
-            name,
-            cluster.trouble.clone(),
-            "docs/way-back.md has what to do when it is stuck",
-        )
+        let hint = "docs/way-back.md has what to do when it is stuck";
+        CheckResult::fail("cluster.trouble", name, cluster.trouble.clone(), hint)
     });
-    findings
+    results
 }
 
 #[cfg(test)]
@@ -96,7 +91,7 @@ mod tests {
         for (change, expected) in cases {
             let mut one = pb::Cluster { name: "prod1".into(), connected: true, complete: true, ..Default::default() };
             change(&mut one);
-            let found: Vec<_> = findings(&one)
+            let found: Vec<_> = results(&one)
                 .into_iter()
                 .filter(|one| one.level != CheckLevel::Ok)
                 .map(|one| (one.id, one.level))

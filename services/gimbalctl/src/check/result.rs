@@ -61,6 +61,11 @@ impl CheckResult {
         Self { id, of: of.into(), level: CheckLevel::Skip, found: found.into(), hint: String::new() }
     }
 
+    /// Whether it is something on its way, which passes by itself.
+    pub fn passes(&self) -> bool {
+        matches!(self.id, "backend.complete" | "cluster.complete" | "cluster.served")
+    }
+
     pub fn json(&self) -> Value {
         let Self { id, of, level, found, hint } = self;
         json!({"check": id, "of": of, "result": level.as_str().to_lowercase(), "found": found, "hint": hint})
@@ -74,18 +79,18 @@ impl fmt::Display for CheckResult {
 }
 
 /// Returns the checks as a table, each hint below its check.
-pub fn render(findings: &[CheckResult]) -> String {
+pub fn render(results: &[CheckResult]) -> String {
     let heads = ["RESULT", "CHECK", "OF", "FOUND"].map(str::to_owned).to_vec();
     let row =
         |one: &CheckResult| vec![one.level.as_str().to_owned(), one.id.to_owned(), one.of.clone(), one.found.clone()];
-    let table = columns(&std::iter::once(heads).chain(findings.iter().map(row)).collect::<Vec<_>>());
+    let table = columns(&std::iter::once(heads).chain(results.iter().map(row)).collect::<Vec<_>>());
     let mut text = String::new();
-    // The heads have no finding.
-    for (line, finding) in table.lines().zip(std::iter::once(None).chain(findings.iter().map(Some))) {
+    // The heads have no result.
+    for (line, result) in table.lines().zip(std::iter::once(None).chain(results.iter().map(Some))) {
         text.push_str(line);
         text.push('\n');
-        if let Some(finding) = finding.filter(|finding| !finding.hint.is_empty()) {
-            text.push_str(&columns(&[vec![format!("        {}", finding.hint)]]));
+        if let Some(result) = result.filter(|result| !result.hint.is_empty()) {
+            text.push_str(&columns(&[vec![format!("        {}", result.hint)]]));
         }
     }
     text
@@ -97,7 +102,7 @@ mod tests {
 
     #[test]
     fn each_hint_is_below_its_check() {
-        let findings = [
+        let results = [
             CheckResult::ok("server.reached", "https://a:1", ""),
             CheckResult::fail(
                 "backend.held",
@@ -112,6 +117,6 @@ mod tests {
                         FAIL    backend.held    node02       40 endpointsare held\n        \
                         gimbalctl approve 1 --backend node02\n\
                         skip    backend.synced  node02       no stream\n";
-        assert_eq!(render(&findings), expected);
+        assert_eq!(render(&results), expected);
     }
 }

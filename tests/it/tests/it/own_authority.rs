@@ -36,7 +36,7 @@ async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     good(dir, "certs authority");
-    let command = good(dir, "certs issue writer --dns localhost --ip 127.0.0.1");
+    let command = good(dir, "certs issue writer --dns localhost --ip 127.0.0.1 --secret gimbal-writer-tls");
     let files = "--from-file ./writer/tls.crt --from-file ./writer/tls.key --from-file ./writer/ca.crt";
     assert!(
         command.contains("secret generic gimbal-writer-tls --namespace gimbal") && command.contains(files),
@@ -129,7 +129,7 @@ async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
     );
 
     // One of another authority is no client.
-    good(dir, "certs authority --dir other --name other");
+    good(dir, "certs authority --dir other");
     good(dir, "certs issue admin --uri spiffe://gimbal.example/admin --authority other --out elsewhere");
     std::fs::copy(dir.join("admin/ca.crt"), dir.join("elsewhere/admin/ca.crt")).unwrap();
     let words = tokio::task::block_in_place(|| refused(dir, &as_who("elsewhere/admin")));
@@ -161,7 +161,39 @@ fn nothing_is_replaced_by_mistake_and_nothing_outlives_its_authority() {
     };
     assert_eq!(ends("a/tls.crt"), ends("authority/ca.crt"), "it asks for 365 days");
 
-    let table = good(dir, "certs show a/ca.crt a/tls.crt");
+    // One authority takes the place of another.
+    good(dir, "certs authority --dir new");
+    good(dir, "certs issue a --dns a.example --trust new/ca.crt --replace");
+    let subjects = |file: &str| -> Vec<String> {
+        let lines = good(dir, &format!("certs show {file} -o json"));
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["subject"].to_string()).collect()
+    };
+    let both = subjects("a/ca.crt");
+    assert!(both.len() == 2 && both[0] != both[1], "{both:?}");
+
+    // What signs has to be an authority, and the key its own.
+    let (ca, key) = (dir.join("authority/ca.crt"), dir.join("authority/ca.key"));
+    std::fs::create_dir(dir.join("wrong")).unwrap();
+    std::fs::copy(&ca, dir.join("wrong/ca.crt")).unwrap();
+    std::fs::copy(dir.join("new/ca.key"), dir.join("wrong/ca.key")).unwrap();
+    let issue = "certs issue b --dns b --authority wrong";
+    assert!(refused(dir, issue).contains("no certificate of the key"));
+    std::fs::copy(dir.join("a/tls.crt"), dir.join("wrong/ca.crt")).unwrap();
+    std::fs::copy(dir.join("a/tls.key"), dir.join("wrong/ca.key")).unwrap();
+    assert!(refused(dir, issue).contains("no authority"));
+    // Of a bundle the one that has the key.
+    let bundle = [std::fs::read(dir.join("new/ca.crt")).unwrap(), std::fs::read(&ca).unwrap()].concat();
+    std::fs::write(dir.join("wrong/ca.crt"), bundle).unwrap();
+    std::fs::copy(&key, dir.join("wrong/ca.key")).unwrap();
+    good(dir, issue);
+    let shown = |file: &str, key: &str| -> Value {
+        serde_json::from_str::<Value>(good(dir, &format!("certs show {file} -o json")).lines().next().unwrap()).unwrap()
+            [key]
+            .clone()
+    };
+    assert_eq!(shown("b/tls.crt", "issuer"), shown("authority/ca.crt", "subject"));
+
+    let table = good(dir, "certs show authority/ca.crt a/tls.crt");
     assert!(
         table.contains("authority") && table.contains("29d") && table.contains("spiffe://x/a,a.example"),
         "{table}"

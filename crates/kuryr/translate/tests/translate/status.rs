@@ -165,7 +165,7 @@ fn conditions_of_every_source_are_joined() {
         "Ready=False Blocked T1 Quota has been met for resources: Listener",
         "Synced=False Pending T1 ",
         "QuotaExceeded=True Quota T1 listeners",
-        "Unsupported=True NoUdp T1 port 53/UDP: the provider has no UDP; the Service has no address of its second family: there is no subnet",
+        "Unsupported=True SecondFamily T1 the Service has no address of its second family: there is no subnet; port 53/UDP: the provider has no UDP",
     ];
     assert_eq!(conditions(&status(&input)), expected);
 }

@@ -128,3 +128,42 @@ fn the_first_of_many_are_made_before_the_last_are_looked_at() {
     world.converge(600 * SECOND);
     assert!(world.reads.len() < 3_300, "{} reads for 400 load balancers", world.reads.len());
 }
+
+/// A cluster that was in quarantine: all of its owners stand in line at once.
+#[test]
+fn a_namespace_of_which_nothing_stands_in_line_is_looked_at_at_once() {
+    let mut world = World::usual();
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Slow));
+    let quarantine = |world: &mut World, quarantine| {
+        let settings = world.clusters.get_mut("prod1").unwrap();
+        settings.quarantine = quarantine;
+        let (settings, now) = (settings.clone(), world.now());
+        world.writers[0].registry.set_cluster(settings, now);
+    };
+    quarantine(&mut world, true);
+    world.want_many("prod1", "many", 100);
+    world.run(10 * SECOND);
+    quarantine(&mut world, false);
+    world.run(SECOND);
+    world.want("prod1", key("few", "web"), Wish::new("few", &world.subnet));
+    world.run_until(5 * SECOND, "it has one", |world| !world.balancers_of("few").is_empty());
+}
+
+/// Who waits for room says so after a while, with what keeps the others.
+#[test]
+fn who_waits_to_be_made_is_reported_and_explained() {
+    let mut world = World::usual();
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Throttled));
+    world.want_many("prod1", "many", 40);
+    world.run(30 * SECOND);
+    let waits = |world: &World, nth: usize| world.phase("prod1", &key("many", &format!("s{nth}")));
+    let silent = (0..40).filter(|nth| waits(&world, *nth).is_none()).count();
+    assert_eq!(silent, 0, "nothing is reported of {silent}");
+    let now = world.now();
+    let explained = |nth: usize| {
+        let key = key("many", &format!("s{nth}"));
+        world.writers[0].registry.explain("prod1", &key, now).unwrap().next
+    };
+    let words: Vec<String> = (0..40).map(explained).collect();
+    assert!(words.iter().any(|words| words.contains("room for one more")), "{words:?}");
+}
