@@ -147,7 +147,7 @@ fn node_monitor() -> HealthMonitor {
 /// The certificates that are served, each hash once. What somebody else has written into a router of their own may name any Secret
 /// of the cluster: only what was made of Ingresses, each of which names Secrets of its own namespace, is served.
 fn certificates(object: &KuryrL7Router) -> Box<[CertificateWish]> {
-    if !object.metadata.meta.labels.contains_key(labels::ROUTER_OF) {
+    if !is_made_for_ingresses(object) {
         return Box::default();
     }
     let mut hashes = BTreeSet::new();
@@ -157,6 +157,10 @@ fn certificates(object: &KuryrL7Router) -> Box<[CertificateWish]> {
         hashes.insert(hash).then_some(CertificateWish { secret, hash })
     };
     object.spec.tls.iter().filter_map(wish).collect()
+}
+
+fn is_made_for_ingresses(object: &KuryrL7Router) -> bool {
+    object.metadata.meta.labels.contains_key(labels::ROUTER_OF)
 }
 
 fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Result<Routing, NotStreamed> {
@@ -179,8 +183,10 @@ fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Resu
     let empty = RoutedPool { id: format!("{}/_/503", object.metadata.meta.namespace).into(), name: "503".into() };
     let is_https = !certificates.is_empty();
     let over_http = spec.routes.iter().map(|one| match &one.redirect {
-        // Where nothing answers over HTTPS, its requests would be lost.
-        Some(to) if is_https || !one.https => Route { to: RouteTarget::Redirect(to.clone()), ..route(one, &empty.id) },
+        // Where nothing answers over HTTPS, its requests would be lost. An API server whose definition is older knows no `https`.
+        Some(to) if (is_https && one.https) || !is_made_for_ingresses(object) => {
+            Route { to: RouteTarget::Redirect(to.clone()), ..route(one, &empty.id) }
+        }
         Some(_) | None => route(one, &empty.id),
     });
     let over_https = spec.routes.iter().filter(|one| is_https && one.https);

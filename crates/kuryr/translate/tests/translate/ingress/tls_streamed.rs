@@ -118,6 +118,16 @@ fn one_that_somebody_made_has_no_certificates_and_its_redirects() {
     assert_eq!(lines(&desired_router(&of_hand, &shop().facts).unwrap()), expected);
 }
 
+/// As an API server gives it back whose definition is of an older release.
+#[test]
+fn without_routes_for_https_nothing_is_redirected_there() {
+    let cluster = shop();
+    let mut object = object(&cluster);
+    object.spec.routes.iter_mut().for_each(|route| route.https = false);
+    let lines = lines(&desired_router(&object, &cluster.facts).unwrap());
+    assert!(!lines.iter().any(|line| line.contains("redirect")), "{lines:?}");
+}
+
 #[test]
 fn what_is_no_hash_is_no_certificate() {
     let cluster = shop();
