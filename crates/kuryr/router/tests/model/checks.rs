@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind};
-use gimbal_kuryr_resource::ClusterKnowledge;
+use gimbal_kuryr_resource::{ClusterKnowledge, ClusterWrite, KuryrKind};
 use serde_json::{Value, json};
 
 use crate::api::{self, INGRESS_FINALIZER, Kind, ROUTER_FINALIZER, name_of, named, text};
@@ -59,6 +59,30 @@ impl World {
         let left: Vec<_> = self.writer.made.iter().filter(is_kept).collect();
         assert_eq!(left, owners.iter().filter(is_kept).collect::<Vec<_>>());
         assert!(self.writer.unhandled.is_empty(), "{:?}", self.writer.unhandled);
+    }
+
+    /// No finalizer goes while anything of its owner is left.
+    pub fn check_release(&self, write: &ClusterWrite, before: &Value) {
+        let (kind, finalizer) = match write.object.kind {
+            KuryrKind::Router => (Kind::Router, ROUTER_FINALIZER),
+            _ => (Kind::Ingress, INGRESS_FINALIZER),
+        };
+        let stays = self.api.get(kind, &name_of(before)).is_some_and(|after| api::has(after, finalizer));
+        if !api::has(before, finalizer) || stays {
+            return;
+        }
+        let (uid, name) = (text(before, "/metadata/uid"), name_of(before));
+        let left: Vec<&String> = match kind {
+            Kind::Router => self.writer.made.iter().filter(|owner| *owner == uid).collect(),
+            _ => self.writer.routed(&name).collect(),
+        };
+        // What somebody has written into a router of their own holds no Ingress.
+        let of_hand = self.api.of(Kind::Router).into_iter().filter(|router| router["metadata"]["labels"].is_null());
+        let of_hand: Vec<String> = of_hand.map(|router| text(&router, "/metadata/uid").to_owned()).collect();
+        let is_of_hand = |owner: &String| kind == Kind::Ingress && of_hand.contains(owner);
+        let holds = |owner: &&String| !self.api.leaves(owner) && !is_of_hand(owner);
+        let left: Vec<_> = left.into_iter().filter(holds).collect();
+        assert!(left.is_empty(), "{name} loses its finalizer before it is gone from {left:?}");
     }
 
     /// The certificate that an Ingress names is at its router as it is now. One that was good before is there until there is a better

@@ -17,7 +17,7 @@ use gimbal_kuryr_translate::{IngressSettings, KnownSecret, Nodes, ServiceIndex};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{self, Api, Change, INGRESS_FINALIZER, Kind, ROUTER_FINALIZER, name_of, named, text};
+use crate::api::{self, Api, Change, Kind, name_of, named, text};
 use crate::objects::{facts, known_secret};
 
 pub const KINDS: [Kind; 4] = [Kind::Class, Kind::Ingress, Kind::Router, Kind::Secret];
@@ -310,30 +310,6 @@ impl World {
             self.check_routes(write, &before);
         }
         outcome
-    }
-
-    /// No finalizer goes while anything of its owner is left.
-    fn check_release(&self, write: &ClusterWrite, before: &Value) {
-        let (kind, finalizer) = match write.object.kind {
-            KuryrKind::Router => (Kind::Router, ROUTER_FINALIZER),
-            _ => (Kind::Ingress, INGRESS_FINALIZER),
-        };
-        let stays = self.api.get(kind, &name_of(before)).is_some_and(|after| api::has(after, finalizer));
-        if !api::has(before, finalizer) || stays {
-            return;
-        }
-        let (uid, name) = (text(before, "/metadata/uid"), name_of(before));
-        let left: Vec<&String> = match kind {
-            Kind::Router => self.writer.made.iter().filter(|owner| *owner == uid).collect(),
-            _ => self.writer.routed(&name).collect(),
-        };
-        // What somebody has written into a router of their own holds no Ingress.
-        let of_hand = self.api.of(Kind::Router).into_iter().filter(|router| router["metadata"]["labels"].is_null());
-        let of_hand: Vec<String> = of_hand.map(|router| text(&router, "/metadata/uid").to_owned()).collect();
-        let is_of_hand = |owner: &String| kind == Kind::Ingress && of_hand.contains(owner);
-        let holds = |owner: &&String| !self.api.leaves(owner) && !is_of_hand(owner);
-        let left: Vec<_> = left.into_iter().filter(holds).collect();
-        assert!(left.is_empty(), "{name} loses its finalizer before it is gone from {left:?}");
     }
 
     /// No routes go for want of knowledge: an Ingress that has asked for them since before they were written keeps them.

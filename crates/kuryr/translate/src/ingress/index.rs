@@ -49,8 +49,8 @@ pub struct IngressIndex {
     secrets: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
     /// Routers that may have changed since the last drain.
     dirty: BTreeSet<SourceKey>,
-    ingress_list: Listing<SourceKey>,
-    class_list: Listing<Text>,
+    ingress_list: ListProgress<SourceKey>,
+    class_list: ListProgress<Text>,
 }
 
 /// An Ingress, and its router if it is ours.
@@ -73,18 +73,18 @@ pub(crate) struct Routed<'a> {
 
 /// What a list has had so far.
 #[derive(Debug)]
-pub(crate) struct Listing<K> {
+pub(crate) struct ListProgress<K> {
     seen: Option<BTreeSet<K>>,
     is_complete: bool,
 }
 
-impl<K> Default for Listing<K> {
+impl<K> Default for ListProgress<K> {
     fn default() -> Self {
         Self { seen: None, is_complete: false }
     }
 }
 
-impl<K: Ord + Clone> Listing<K> {
+impl<K: Ord + Clone> ListProgress<K> {
     pub(crate) fn begin(&mut self) {
         self.seen = Some(BTreeSet::new());
     }
@@ -114,8 +114,8 @@ impl IngressIndex {
             services: BTreeMap::new(),
             secrets: BTreeMap::new(),
             dirty: BTreeSet::new(),
-            ingress_list: Listing::default(),
-            class_list: Listing::default(),
+            ingress_list: ListProgress::default(),
+            class_list: ListProgress::default(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gimbal_kuryr_model::{CertificateHash, Text};
 use gimbal_model::SourceKey;
 
-use super::index::Listing;
+use super::index::ListProgress;
 
 /// What is known of a certificate that can be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ pub struct KnownSecret {
 #[derive(Debug, Default)]
 pub struct SecretIndex {
     secrets: BTreeMap<SourceKey, SecretState>,
-    list: Listing<SourceKey>,
+    list: ListProgress<SourceKey>,
     is_readable: bool,
 }
 
