@@ -89,7 +89,9 @@ impl Cluster {
     }
 
     pub fn and_secrets(mut self, secrets: impl IntoIterator<Item = KnownSecret>) -> Self {
-        secrets.into_iter().for_each(|secret| drop(self.secrets.apply(secret)));
+        for secret in secrets {
+            self.secrets.apply(secret);
+        }
         self
     }
 
