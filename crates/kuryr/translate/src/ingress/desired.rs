@@ -184,7 +184,7 @@ fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Resu
     let is_https = !certificates.is_empty();
     let over_http = spec.routes.iter().map(|one| match &one.redirect {
         // Where nothing answers over HTTPS, its requests would be lost. An API server whose definition is older knows no `https`.
-        Some(to) if (is_https && one.https) || !is_made_for_ingresses(object) => {
+        Some(to) if (one.https && is_https) || (!one.https && !is_made_for_ingresses(object)) => {
             Route { to: RouteTarget::Redirect(to.clone()), ..route(one, &empty.id) }
         }
         Some(_) | None => route(one, &empty.id),

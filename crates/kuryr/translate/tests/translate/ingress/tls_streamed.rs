@@ -4,8 +4,9 @@ use gimbal_kuryr_crd::{KlrRoute, KlrTls, KuryrL7Router};
 use gimbal_kuryr_model::{DesiredKind, ListenerKind, RouteTarget};
 use gimbal_kuryr_translate::{Streamed, desired_router};
 use gimbal_model::Protocol;
+use serde_json::json;
 
-use super::common::{Cluster, secret};
+use super::common::{Cluster, backend, ingress, secret};
 use super::tls::{asking, cluster, of_namespace, with_tls};
 
 fn object(cluster: &Cluster) -> KuryrL7Router {
@@ -148,15 +149,20 @@ fn what_is_no_hash_is_no_certificate() {
 /// Its routes are there twice as they are streamed: no Ingress may make the router of all too large.
 #[test]
 fn a_router_with_certificates_always_fits() {
-    let long = |n: usize| format!("{n:03}{}.{}.example.com", "a".repeat(55), "b".repeat(60));
+    let label = "b".repeat(55);
+    let base = format!("{label}.{label}.{label}");
+    // A host without paths is short in an Ingress, and leads to the default backend of that.
     let many = |at: usize| {
-        let hosts: Vec<String> = (0..20).map(|n| long(20 * at + n)).collect();
-        let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-        let name = format!("{at:03}{}", "i".repeat(240));
-        of_namespace(asking(with_tls(&name, &hosts, &["x:"]), "true"), &"n".repeat(63))
+        let rules = (0..20).map(|n| json!({"host": format!("{:05}{}.{base}", 20 * at + n, "a".repeat(50))}));
+        let spec = json!({
+            "rules": rules.collect::<Vec<_>>(), "tls": [{"secretName": "x"}],
+            "defaultBackend": backend(if at == 0 { "s1:80" } else { "s2:80" }),
+        });
+        let ingress = ingress(&format!("{at:03}{}", "i".repeat(240)), spec);
+        of_namespace(asking(ingress, "true"), &"n".repeat(63))
     };
-    let base = format!("*.{}.example.com", "b".repeat(60));
-    let cluster = cluster((0..100).map(many), [secret(&format!("{}/x", "n".repeat(63)), 1, &[&base])]);
+    let names = format!("*.{base}");
+    let cluster = cluster((0..100).map(many), [secret(&format!("{}/x", "n".repeat(63)), 1, &[&names])]);
     let made = cluster.shared();
     assert!(made.findings.iter().any(|one| one.reason() == "TooManyRoutes"));
     let streamed = desired_router(&object(&cluster), &cluster.facts).unwrap();
