@@ -22,6 +22,7 @@ pub(crate) fn kind_name(kind: KuryrKind) -> &'static str {
         KuryrKind::Ingress => "ingresses",
         KuryrKind::IngressClass => "ingressclasses",
         KuryrKind::Router => "kuryrl7routers",
+        KuryrKind::Secret => "secrets",
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn routers_count_only_where_ingresses_are_served() {
         let now = Instant::now();
-        for (ingress, kinds) in [(false, 4), (true, 7)] {
+        for (ingress, kinds) in [(false, 4), (true, 8)] {
             let mut known = Kinds::new(ingress);
             for kind in [KuryrKind::Service, KuryrKind::Slice, KuryrKind::LoadBalancer] {
                 assert!(known.list_done(kind, now));

@@ -4,6 +4,7 @@
 //!  Services, EndpointSlices,                           +--> gimbal-discoverer (owner, stream, inspection, metrics)
 //!  KuryrLoadBalancers, Nodes --watches--> KuryrSource -+
 //!  Ingresses, KuryrL7Routers -----^           |  |     +--> Events on Services and Ingresses
+//!  Secrets: hashes, names of hosts ^          |  |
 //!  namespace kube-system -----identify-->     |  |
 //!  Lease ---------------------candidate->     |  |
 //!                                cores: KuryrController --writes--> finalizers, KuryrLoadBalancers, statuses
@@ -14,6 +15,8 @@
 //! What must always be true is in docs/way-back.md#rules.
 
 mod args;
+mod certificate;
+mod contents;
 mod election;
 mod event_lines;
 mod event_queue;

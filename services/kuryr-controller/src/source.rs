@@ -6,14 +6,17 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, FuturesUnordered};
 use futures::{FutureExt as _, StreamExt as _};
 use gimbal_discoverer::{
-    Changed, EventEffect, MaySpeak, Source, SourceMetrics, SourceReply, SourceStatus as _, UnhandledReport,
+    Changed, ContentRequest, EventEffect, MaySpeak, Source, SourceMetrics, SourceReply, SourceStatus as _,
+    UnhandledReport,
 };
 use gimbal_kubernetes_agent::{FoundIdentity, failure_label, identify};
-use gimbal_kubernetes_client::{ApiError, Cluster, WatchScope, watch};
+use gimbal_kubernetes_client::{ApiError, Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_objects::TlsSecret;
 use gimbal_kuryr_controller_core::KuryrSettings;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind};
 use gimbal_kuryr_resource::{ClusterWrite, WriteOutcome};
 use gimbal_kuryr_router_core::RouterSettings;
+use gimbal_kuryr_translate::KnownSecret;
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_lease::{Leadership, Moment};
 use gimbal_model::BackendName;
@@ -23,6 +26,8 @@ use gimbal_session::{Credit, Reject};
 use jiff::Timestamp;
 use tokio::sync::watch as value;
 
+use crate::certificate::known_secret;
+use crate::contents::{ContentReads, EndedRead};
 use crate::election::may_speak;
 use crate::event_queue::EventQueue;
 use crate::kinds::kind_name;
@@ -81,6 +86,7 @@ pub(crate) struct KuryrSource {
     kuryr_metrics: KuryrMetrics,
     /// When the metrics were set last.
     shown: Option<Instant>,
+    contents: ContentReads,
     /// Whose turn it is to write: that of the core for Ingresses.
     routers_write: bool,
     /// What the writer said of Ingresses last.
@@ -94,6 +100,7 @@ pub(crate) enum ControllerEvent {
     Found(FoundIdentity),
     Wrote(EndedWrite),
     EventWritten(Result<(), ApiError>),
+    ContentRead(EndedRead),
     /// The leadership was renewed, or changed.
     Leadership,
 }
@@ -108,6 +115,7 @@ impl KuryrSource {
         parts.metrics.set_leading(leads.is_some());
         Self {
             found: identify(parts.cluster.clone(), questions).boxed(),
+            contents: ContentReads::new(&parts.cluster),
             watches: watches(&parts.cluster, state.routers.is_some()),
             nodes: None,
             asked,
@@ -184,6 +192,7 @@ impl KuryrSource {
         self.state.kinds.want_nodes(false);
         // Writes to the other cluster are of no matter any more.
         self.writes = FuturesUnordered::new();
+        self.contents.forget();
         EventEffect::Replaced
     }
 
@@ -198,6 +207,7 @@ impl KuryrSource {
         self.metrics.set_leading(epoch.is_some());
         self.state.set_leading(false);
         self.state.set_leading(epoch.is_some());
+        self.contents.forget();
         if led { EventEffect::StartedOver } else { EventEffect::Continues }
     }
 
@@ -281,6 +291,7 @@ impl Source<Kuryr> for KuryrSource {
             Some(event) = next(&mut self.nodes) => ControllerEvent::Watched(event),
             Some(found) = self.found.next() => ControllerEvent::Found(found),
             written = self.events.written() => ControllerEvent::EventWritten(written),
+            read = self.contents.ended() => ControllerEvent::ContentRead(read),
         }
     }
 
@@ -298,6 +309,7 @@ impl Source<Kuryr> for KuryrSource {
                 }
             }
             ControllerEvent::EventWritten(result) => self.events.handle(result, now),
+            ControllerEvent::ContentRead(read) => self.contents.take(read),
             ControllerEvent::Leadership => return self.follow_leadership(),
         }
         EventEffect::Continues
@@ -394,10 +406,17 @@ impl Source<Kuryr> for KuryrSource {
         self.state.set_facts(facts);
     }
 
+    fn content_requested(&mut self, request: ContentRequest<Kuryr>) {
+        let routers = self.state.routers.as_ref().filter(|_| self.leads.is_some());
+        let secrets = routers.map(|routers| routers.secrets_with(*request.hash())).unwrap_or_default();
+        self.contents.request(request, secrets);
+    }
+
     fn drain_replies(&mut self) -> Vec<SourceReply<Kuryr>> {
         let mut handled = self.state.core.drain_handled();
         handled.extend(self.state.routers.iter_mut().flat_map(|routers| routers.drain_handled()));
-        handled.into_iter().map(SourceReply::Handled).collect()
+        let contents = if self.leads.is_some() { self.contents.drain() } else { Vec::new() };
+        handled.into_iter().map(SourceReply::Handled).chain(contents).collect()
     }
 }
 
@@ -425,5 +444,22 @@ fn watches(cluster: &Cluster, ingress: bool) -> BoxStream<'static, ControllerWat
     let ingresses = watch(cluster.clone(), all()).map(ControllerWatchEvent::Ingress);
     let classes = watch(cluster.clone(), all()).map(ControllerWatchEvent::IngressClass);
     let routers = watch(cluster.clone(), all()).map(ControllerWatchEvent::Router);
-    stream::select(always, stream::select(stream::select(ingresses, classes), routers)).boxed()
+    let secrets = WatchScope { field_selector: Some("type=kubernetes.io/tls".into()), ..all() };
+    let secrets = watch(cluster.clone(), secrets).map(|event| ControllerWatchEvent::Secret(known(event)));
+    let routed = stream::select(stream::select(ingresses, classes), stream::select(routers, secrets));
+    stream::select(always, routed).boxed()
+}
+
+/// Keeps of each Secret what is to be known of it. Its content goes no further.
+fn known(event: WatchEvent<TlsSecret>) -> WatchEvent<KnownSecret> {
+    match event {
+        WatchEvent::ListBegin => WatchEvent::ListBegin,
+        WatchEvent::Listed(page) => WatchEvent::Listed(page.iter().map(known_secret).collect()),
+        WatchEvent::WentBack { seen, listed } => WatchEvent::WentBack { seen, listed },
+        WatchEvent::ListDone => WatchEvent::ListDone,
+        WatchEvent::Applied(secret) => WatchEvent::Applied(known_secret(&secret)),
+        WatchEvent::Deleted(secret) => WatchEvent::Deleted(known_secret(&secret)),
+        WatchEvent::Alive => WatchEvent::Alive,
+        WatchEvent::Failed(error) => WatchEvent::Failed(error),
+    }
 }

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use gimbal_discoverer::{Coverage, SourceStatus, UnhandledReport};
 use gimbal_kubernetes_client::{ApiError, WatchEvent};
-use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Ingress, IngressClass, Node, Object};
+use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Ingress, IngressClass, Node};
 use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings, WatchedObject};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind};
 use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind, Sighting};
 use gimbal_kuryr_router_core::{RoutedObject, RouterController, RouterSettings};
+use gimbal_kuryr_translate::KnownSecret;
 use gimbal_kuryr_wire::Kuryr;
 use gimbal_session::{Freshness, Scope};
 
@@ -26,6 +27,7 @@ pub(crate) enum ControllerWatchEvent {
     Ingress(WatchEvent<Ingress>),
     IngressClass(WatchEvent<IngressClass>),
     Router(WatchEvent<KuryrL7Router>),
+    Secret(WatchEvent<KnownSecret>),
 }
 
 /// Something to log and count.
@@ -61,8 +63,8 @@ pub(crate) struct ControllerState {
     pub(crate) kinds: Kinds,
 }
 
-/// A kind that is watched.
-trait Watched: Object {
+/// A kind that is watched, as far as it matters.
+trait Watched: Sized {
     /// The kind.
     const WATCHED: KuryrKind;
 
@@ -85,7 +87,7 @@ macro_rules! watched {
 }
 
 watched!(WatchedObject, of_services: BalancedService, BalancedSlice, Node, KuryrLoadBalancer);
-watched!(RoutedObject, of_ingresses: Ingress, IngressClass, KuryrL7Router);
+watched!(RoutedObject, of_ingresses: Ingress, IngressClass, KuryrL7Router, KnownSecret);
 
 /// What is seen of a kind without an object.
 enum ListNews {
@@ -159,6 +161,7 @@ impl ControllerState {
             ControllerWatchEvent::Ingress(event) => self.take(event, now),
             ControllerWatchEvent::IngressClass(event) => self.take(event, now),
             ControllerWatchEvent::Router(event) => self.take(event, now),
+            ControllerWatchEvent::Secret(event) => self.take(event, now),
         }
     }
 
@@ -222,6 +225,7 @@ impl ControllerState {
             KuryrKind::Ingress => Ingress::saw(self, news.into()),
             KuryrKind::IngressClass => IngressClass::saw(self, news.into()),
             KuryrKind::Router => KuryrL7Router::saw(self, news.into()),
+            KuryrKind::Secret => KnownSecret::saw(self, news.into()),
         }
     }
 

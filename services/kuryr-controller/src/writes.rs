@@ -58,7 +58,7 @@ async fn send(
         KuryrKind::Router => send_as::<KuryrL7Router>(cluster, object, body).await,
         KuryrKind::Ingress => send_as::<Ingress>(cluster, object, body).await,
         // Nothing else is written to.
-        KuryrKind::Service | KuryrKind::Slice | KuryrKind::Node | KuryrKind::IngressClass => {
+        KuryrKind::Service | KuryrKind::Slice | KuryrKind::Node | KuryrKind::IngressClass | KuryrKind::Secret => {
             send_as::<BalancedService>(cluster, object, body).await
         }
     }

@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase};
+use gimbal_kuryr_model::{
+    CertificateContent, CertificateHash, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase,
+};
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_session::{AgentMessage, Credit, Outcome, Reject, WriterEnd, WriterLimits, WriterMessage, WriterOutput};
 use gimbal_transport::{AgentMessages, Discovery, Peer, ServeOptions, ServiceBuilder};
@@ -36,6 +38,11 @@ struct State {
     refused: BTreeMap<DesiredKey, (KuryrReason, String)>,
     streamed: Vec<Streamed>,
     heartbeats: u64,
+    /// The certificates that have come, or that the controller does not have.
+    contents: BTreeMap<CertificateHash, Option<CertificateContent>>,
+    /// Whether certificates are served, and all messages of the controller kept.
+    has_certificates: bool,
+    messages: Vec<AgentMessage<Kuryr>>,
 }
 
 /// Serves plaintext on loopback, until it is dropped.
@@ -59,9 +66,19 @@ impl ScriptedOpenStack {
             heartbeat_timeout: Duration::from_secs(15),
         };
         let mut end = WriterEnd::new(limits);
+        let has_certificates = facts.certificates;
         end.set_facts(facts).unwrap();
-        let state =
-            State { end, streams: (0, 0), makes: true, refused: BTreeMap::new(), streamed: Vec::new(), heartbeats: 0 };
+        let state = State {
+            end,
+            streams: (0, 0),
+            makes: true,
+            refused: BTreeMap::new(),
+            streamed: Vec::new(),
+            heartbeats: 0,
+            contents: BTreeMap::new(),
+            has_certificates,
+            messages: Vec::new(),
+        };
         let script = Script { state: Arc::new(Mutex::new(state)), news: Arc::default() };
         let stop = CancellationToken::new();
         let discovery = Arc::new(script.clone());
@@ -114,7 +131,10 @@ impl ScriptedOpenStack {
     /// # Panics
     /// As [`Self::make_at_once`].
     pub fn set_facts(&self, facts: CloudFacts) {
-        self.with(|state| state.end.set_facts(facts).unwrap());
+        self.with(|state| {
+            state.has_certificates = facts.certificates;
+            state.end.set_facts(facts).unwrap();
+        });
     }
 
     /// Returns the names of what is held, each with `deleting` where its owner is going.
@@ -138,6 +158,45 @@ impl ScriptedOpenStack {
     #[must_use]
     pub fn entry(&self, namespace: &str, name: &str) -> Option<Arc<DesiredEntry>> {
         self.with(|state| state.end.entry(&key(namespace, name)).cloned())
+    }
+
+    /// Returns what is held of a router.
+    ///
+    /// # Panics
+    /// As [`Self::make_at_once`].
+    #[must_use]
+    pub fn router(&self, namespace: &str, name: &str) -> Option<Arc<DesiredEntry>> {
+        let key = DesiredKey::new(DesiredKind::L7Router, namespace, name);
+        self.with(|state| state.end.entry(&key).cloned())
+    }
+
+    /// Returns the answers to its requests for certificates, the latest of each.
+    ///
+    /// # Panics
+    /// As [`Self::make_at_once`].
+    #[must_use]
+    pub fn contents(&self) -> BTreeMap<CertificateHash, Option<CertificateContent>> {
+        self.with(|state| state.contents.clone())
+    }
+
+    /// Asks for a certificate, whether an entry has it or not.
+    ///
+    /// # Panics
+    /// As [`Self::make_at_once`].
+    pub fn want_content(&self, hash: CertificateHash) {
+        self.with(|state| {
+            state.contents.remove(&hash);
+            state.end.want_content(hash);
+        });
+    }
+
+    /// Returns everything that the controller has sent since there are certificates in these facts.
+    ///
+    /// # Panics
+    /// As [`Self::make_at_once`].
+    #[must_use]
+    pub fn messages(&self) -> Vec<AgentMessage<Kuryr>> {
+        self.with(|state| state.messages.clone())
     }
 
     /// Returns `address:port` of every member of an entry that is held.
@@ -251,6 +310,9 @@ impl Discovery<Kuryr> for Script {
 impl State {
     fn receive(&mut self, message: AgentMessage<Kuryr>) {
         let now = Instant::now();
+        if self.has_certificates {
+            self.messages.push(message.clone());
+        }
         let outputs = match message {
             AgentMessage::Hello(hello) => {
                 self.streams.0 += 1;
@@ -270,16 +332,32 @@ impl State {
                         self.end.forget_report(&key);
                         self.end.forget_removed(&key);
                     }
+                    self.want_contents(entry.as_deref());
                     self.streamed.push((key.clone(), entry));
                     self.judge(&key);
                 }
                 WriterOutput::ReportDone { key, report } if report.phase == Phase::Gone => {
                     self.end.forget_report(&key);
                 }
+                WriterOutput::Content { hash, content } => {
+                    self.contents.insert(hash, content);
+                    let keys: Vec<_> = self.end.entries().map(|(key, _)| key.clone()).collect();
+                    keys.iter().filter(|key| key.kind == DesiredKind::L7Router).for_each(|key| self.judge(key));
+                }
                 WriterOutput::Unreadable { reason, .. } | WriterOutput::ReportUnreadable { reason, .. } => {
                     panic!("{reason}")
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Asks for the certificates of an entry that have not come.
+    fn want_contents(&mut self, entry: Option<&DesiredEntry>) {
+        let Some(DesiredEntry::LoadBalancer(wanted)) = entry else { return };
+        for wish in wanted.header.routing.iter().flat_map(|routing| &routing.certificates) {
+            if !matches!(self.contents.get(&wish.hash), Some(Some(_))) {
+                self.end.want_content(wish.hash);
             }
         }
     }
@@ -306,7 +384,11 @@ impl State {
     fn make(&mut self, key: &DesiredKey) {
         let Some(entry) = self.end.entry(key).cloned() else { return };
         let report = match &*entry {
-            DesiredEntry::LoadBalancer(wanted) => made(key, wanted),
+            DesiredEntry::LoadBalancer(wanted) => {
+                let mut report = made(key, wanted);
+                report.objects.certificates.retain(|one| matches!(self.contents.get(&one.hash), Some(Some(_))));
+                report
+            }
             DesiredEntry::Deleting { owner } => gone(owner),
         };
         self.end.report(key.clone(), report).unwrap();

@@ -12,6 +12,7 @@ mod event;
 mod ingress;
 mod lifecycle;
 mod meta;
+mod secret;
 mod text;
 
 pub use crate::balanced::{
@@ -32,6 +33,7 @@ pub use ingress::{
 };
 pub use lifecycle::{LifecycleMeta, OwnerReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
+pub use secret::{TlsSecret, WipedText};
 
 /// Labels and annotations that Gimbal reads or writes.
 pub mod keys {

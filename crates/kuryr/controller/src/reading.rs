@@ -66,7 +66,11 @@ impl<T> KuryrController<T> {
             KuryrKind::Service => self.index.begin_services(),
             KuryrKind::Slice => self.index.begin_slices(),
             KuryrKind::Node => self.listed_nodes.clear(),
-            KuryrKind::LoadBalancer | KuryrKind::Ingress | KuryrKind::IngressClass | KuryrKind::Router => {}
+            KuryrKind::LoadBalancer
+            | KuryrKind::Ingress
+            | KuryrKind::IngressClass
+            | KuryrKind::Router
+            | KuryrKind::Secret => {}
         }
     }
 
@@ -98,7 +102,7 @@ impl<T> KuryrController<T> {
                     }
                 }
             }
-            KuryrKind::Ingress | KuryrKind::IngressClass | KuryrKind::Router => {}
+            KuryrKind::Ingress | KuryrKind::IngressClass | KuryrKind::Router | KuryrKind::Secret => {}
         }
         if !was_current || kind == KuryrKind::Node {
             self.mark_all();

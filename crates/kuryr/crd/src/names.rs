@@ -49,6 +49,8 @@ pub mod annotations {
     pub const INTERNAL: &str = "service.beta.kubernetes.io/openstack-internal-load-balancer";
     /// On an Ingress: the router that it is served by, `own` or `group:<name>`; new.
     pub const L7_ROUTER: &str = "kuryr.openstack.org/l7-router";
+    /// On an Ingress: `"true"` sends requests for its hosts that have a certificate from HTTP to HTTPS; new.
+    pub const REDIRECT_HTTP: &str = "kuryr.openstack.org/redirect-http";
     /// Of Kubernetes, on an Ingress: its class, from the time before there was a field for it.
     pub const INGRESS_CLASS: &str = "kubernetes.io/ingress.class";
     /// Of Kubernetes: ranges of clients, where the spec has no `loadBalancerSourceRanges`.
@@ -132,17 +134,23 @@ pub mod ingress_reasons {
     pub const BACKEND_MISSING: &str = "KuryrBackendMissing";
     /// It is served over HTTP alone.
     pub const TLS_NOT_SERVED: &str = "KuryrTlsNotServed";
+    /// It is served over HTTPS, and not with the certificate that its Secret has, or with one of another name.
+    pub const CERTIFICATE_NOT_AS_ASKED: &str = "KuryrCertificateNotAsAsked";
+    /// Requests over HTTP are not sent to HTTPS.
+    pub const SKIP_REDIRECT: &str = "KuryrSkipRedirect";
     /// It is served, and not by the router that it asks for, or without its class.
     pub const ROUTER_NOT_AS_ASKED: &str = "KuryrRouterNotAsAsked";
 
     /// All of them.
-    pub const ALL: [&str; 7] = [
+    pub const ALL: [&str; 9] = [
         ADD_INGRESS_FINALIZER_ERROR,
         INGRESS_SKIPPED,
         SKIP_ROUTE,
         ROUTE_CONFLICT,
         BACKEND_MISSING,
         TLS_NOT_SERVED,
+        CERTIFICATE_NOT_AS_ASKED,
+        SKIP_REDIRECT,
         ROUTER_NOT_AS_ASKED,
     ];
 }

@@ -69,7 +69,7 @@ pub struct KuryrL7RouterSpec {
     /// Class of the Ingresses, if all have one.
     #[serde(rename = "ingressClassName", skip_serializing_if = "Option::is_none")]
     pub ingress_class_name: Option<Arc<str>>,
-    /// Certificates.
+    /// Certificates, the default one first. Those of a router that was not made for Ingresses are not served.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tls: Vec<KlrTls>,
     /// Whether HTTP requests are sent to HTTPS.
@@ -93,7 +93,7 @@ pub struct KuryrL7RouterSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct KlrTls {
-    /// Hosts that it is for.
+    /// Hosts that Ingresses name it for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<Arc<str>>,
     /// Secret with the certificate and its key, as NAMESPACE/NAME.
@@ -126,9 +126,13 @@ pub struct KlrRoute {
     /// Port of the Service.
     #[serde(deserialize_with = "crate::integer::optional", skip_serializing_if = "Option::is_none")]
     pub port: Option<i64>,
-    /// Where requests are sent instead, for instance `https://www.example.com`. The path stays.
+    /// Where requests are sent instead, for instance `https://www.example.com`. The path stays. Where HTTPS requests take this
+    /// route as well, HTTP ones alone are sent there, and only while HTTPS is served.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redirect: Option<Arc<str>>,
+    /// Whether HTTPS requests take this route as well.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub https: bool,
 }
 
 /// How a path is compared.

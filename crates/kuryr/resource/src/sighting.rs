@@ -1,6 +1,6 @@
 //! What the watches show.
 
-use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Ingress, IngressClass, Kind, Node, Object};
+use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Ingress, IngressClass, Kind, Node, Object, TlsSecret};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
 
 /// A kind that is watched.
@@ -20,17 +20,27 @@ pub enum KuryrKind {
     IngressClass,
     /// KuryrL7Routers, where Ingresses are served.
     Router,
+    /// Secrets with certificates, where Ingresses are served.
+    Secret,
 }
 
 impl KuryrKind {
     /// All kinds, in order.
-    pub const ALL: [Self; 7] =
-        [Self::Service, Self::Slice, Self::Node, Self::LoadBalancer, Self::Ingress, Self::IngressClass, Self::Router];
+    pub const ALL: [Self; 8] = [
+        Self::Service,
+        Self::Slice,
+        Self::Node,
+        Self::LoadBalancer,
+        Self::Ingress,
+        Self::IngressClass,
+        Self::Router,
+        Self::Secret,
+    ];
 
     /// Whether it is watched only where Ingresses are served.
     #[must_use]
     pub fn is_of_ingress(self) -> bool {
-        matches!(self, Self::Ingress | Self::IngressClass | Self::Router)
+        matches!(self, Self::Ingress | Self::IngressClass | Self::Router | Self::Secret)
     }
 
     /// Returns what the kind is in Kubernetes.
@@ -44,6 +54,7 @@ impl KuryrKind {
             Self::Ingress => Ingress::KIND,
             Self::IngressClass => IngressClass::KIND,
             Self::Router => KuryrL7Router::KIND,
+            Self::Secret => TlsSecret::KIND,
         }
     }
 

@@ -9,7 +9,7 @@ use gimbal_kuryr_resource::{
     ChangedServices, ClusterObject, ClusterWrite, KindReading, KnownServices, KuryrKind, LateCounts, ObjectNotice,
     OfferedEntry, ReadyTimes, Sighting, WriteOutcome,
 };
-use gimbal_kuryr_translate::IngressIndex;
+use gimbal_kuryr_translate::{IngressIndex, SecretIndex};
 use gimbal_model::SourceKey;
 use gimbal_schedule::{Queue, Urgency};
 use jiff::Timestamp;
@@ -24,8 +24,10 @@ pub struct RouterController<T> {
     pub(crate) index: IngressIndex,
     pub(crate) ingresses: BTreeMap<SourceKey, IngressItem>,
     pub(crate) routers: BTreeMap<SourceKey, RouterItem<T>>,
-    /// How much has been read of Ingresses, their classes and KuryrL7Routers.
-    pub(crate) readings: [KindReading; 3],
+    /// What is known of Secrets with certificates.
+    pub(crate) secrets: SecretIndex,
+    /// How much has been read of Ingresses, their classes, KuryrL7Routers and Secrets.
+    pub(crate) readings: [KindReading; 4],
     /// Whether what is known of Services may be acted upon.
     pub(crate) services_are_current: bool,
     /// Without what changes all the time and no spec is made from.
@@ -55,6 +57,7 @@ impl<T> RouterController<T> {
             settings,
             ingresses: BTreeMap::new(),
             routers: BTreeMap::new(),
+            secrets: SecretIndex::default(),
             readings: Default::default(),
             services_are_current: false,
             facts: None,
@@ -196,7 +199,7 @@ impl<T> RouterController<T> {
         self.facts.as_ref().is_some_and(|facts| facts.enable_ingress)
     }
 
-    fn mark_routers(&mut self) {
+    pub(crate) fn mark_routers(&mut self) {
         self.routers.values_mut().for_each(|item| item.stale = true);
         self.dirty.extend(self.routers.keys().cloned());
         self.dirty.extend(self.index.routers().cloned());

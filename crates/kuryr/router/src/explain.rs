@@ -1,7 +1,7 @@
 //! Why an entry is offered as it is, in sentences.
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey};
-use gimbal_kuryr_resource::is_alone;
+use gimbal_kuryr_resource::{KuryrKind, is_alone};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
@@ -78,6 +78,7 @@ impl<T> RouterController<T> {
             }
         }
         said.extend(self.unreadable().map(|reason| format!("{reason}.")));
+        said.extend(self.reading(KuryrKind::Secret).unreadable(KuryrKind::Secret).map(|reason| format!("{reason}.")));
         if let Some(reason) = item.kept.object().and_then(|router| self.not_offered(key, router)) {
             said.push(format!("It is not offered as it is: {reason}."));
         }

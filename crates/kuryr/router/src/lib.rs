@@ -41,6 +41,7 @@ mod places;
 mod reading;
 mod router_status;
 mod router_writes;
+mod secrets;
 mod settings;
 mod streaming;
 mod translating;

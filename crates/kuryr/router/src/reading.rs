@@ -1,28 +1,29 @@
 //! Takes in what the watches show.
 
-use gimbal_kubernetes_objects::{Ingress, IngressClass, Meta, Object};
+use gimbal_kubernetes_objects::{Ingress, IngressClass, Meta, Object as _};
 use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_resource::{KindReading, KuryrKind, Shown, Sighting};
-use gimbal_kuryr_translate::router_knowledge;
+use gimbal_kuryr_translate::{KnownSecret, router_knowledge};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
 use crate::item::{IngressProof, has_ingress_finalizer};
 
-/// An object of a kind that is watched.
-pub trait RoutedObject: Object + private::TakeRouted {
+/// An object of a kind that is watched, as far as it matters here.
+pub trait RoutedObject: private::TakeRouted {
     /// Its kind.
     const WATCHED: KuryrKind;
 }
 
 mod private {
-    use super::{Ingress, IngressClass, KuryrL7Router};
+    use super::{Ingress, IngressClass, KnownSecret, KuryrL7Router};
 
     /// An object, whatever its kind is.
     pub enum AnyRouted {
         Ingress(Box<Ingress>),
         Class(Box<IngressClass>),
         Router(Box<KuryrL7Router>),
+        Secret(KnownSecret),
     }
 
     pub trait TakeRouted {
@@ -46,6 +47,16 @@ mod private {
             AnyRouted::Router(Box::new(self))
         }
     }
+
+    impl TakeRouted for KnownSecret {
+        fn take(self) -> AnyRouted {
+            AnyRouted::Secret(self)
+        }
+    }
+}
+
+impl RoutedObject for KnownSecret {
+    const WATCHED: KuryrKind = KuryrKind::Secret;
 }
 
 impl RoutedObject for Ingress {
@@ -60,8 +71,10 @@ impl RoutedObject for KuryrL7Router {
     const WATCHED: KuryrKind = KuryrKind::Router;
 }
 
-/// The kinds that are read here, in the order of their readings.
-const READ: [KuryrKind; 3] = [KuryrKind::Ingress, KuryrKind::IngressClass, KuryrKind::Router];
+/// The kinds that are read here, in the order of their readings. Without one of the first three nothing is done; without Secrets
+/// everything is served that needs none of them.
+const READ: [KuryrKind; 4] = [KuryrKind::Ingress, KuryrKind::IngressClass, KuryrKind::Router, KuryrKind::Secret];
+const NEEDED: &[KuryrKind] = READ.split_at(3).0;
 
 fn place(kind: KuryrKind) -> usize {
     READ.iter().position(|one| *one == kind).unwrap_or_default()
@@ -73,16 +86,18 @@ impl<T> RouterController<T> {
             Sighting::ListBegan => self.list_began(O::WATCHED),
             Sighting::ListDone => self.list_done(O::WATCHED),
             Sighting::WentBack => self.store_went_back(),
-            Sighting::Unreadable(reason) => self.reading_mut(O::WATCHED).cannot_be_read(reason),
+            Sighting::Unreadable(reason) => self.unreadable_now(O::WATCHED, reason),
             Sighting::Set(object) => match object.take() {
                 private::AnyRouted::Ingress(ingress) => self.ingress_set(*ingress),
                 private::AnyRouted::Class(class) => self.index.apply_class(&class),
                 private::AnyRouted::Router(router) => self.router_set(*router),
+                private::AnyRouted::Secret(secret) => self.secret_set(secret),
             },
             Sighting::Deleted(object) => match object.take() {
                 private::AnyRouted::Ingress(ingress) => self.ingress_deleted(ingress.meta()),
                 private::AnyRouted::Class(class) => self.index.delete_class(&class.metadata.meta.name),
                 private::AnyRouted::Router(router) => self.router_deleted(router.meta()),
+                private::AnyRouted::Secret(secret) => self.secret_deleted(&secret.key),
             },
         }
     }
@@ -91,18 +106,18 @@ impl<T> RouterController<T> {
         &self.readings[place(kind)]
     }
 
-    fn reading_mut(&mut self, kind: KuryrKind) -> &mut KindReading {
+    pub(crate) fn reading_mut(&mut self, kind: KuryrKind) -> &mut KindReading {
         &mut self.readings[place(kind)]
     }
 
     /// Which kind has not been listed yet.
     pub(crate) fn unread(&self) -> Option<String> {
-        READ.into_iter().find_map(|kind| self.reading(kind).unread(kind))
+        NEEDED.iter().find_map(|kind| self.reading(*kind).unread(*kind))
     }
 
     /// Which kind cannot be read now.
     pub(crate) fn unreadable(&self) -> Option<String> {
-        READ.into_iter().find_map(|kind| self.reading(kind).unreadable(kind))
+        NEEDED.iter().find_map(|kind| self.reading(*kind).unreadable(*kind))
     }
 
     /// Whether it is known which Ingresses there are, and whose they are.
@@ -115,6 +130,7 @@ impl<T> RouterController<T> {
         match kind {
             KuryrKind::Ingress => self.index.begin_ingresses(),
             KuryrKind::IngressClass => self.index.begin_classes(),
+            KuryrKind::Secret => self.secrets.begin_list(),
             _ => {}
         }
     }
@@ -135,6 +151,7 @@ impl<T> RouterController<T> {
                 self.index.end_classes();
                 self.dirty_ingresses.extend(self.ingresses.keys().cloned());
             }
+            KuryrKind::Secret => self.secrets_listed(),
             _ => {
                 for (key, item) in &mut self.routers {
                     if let Some(router) = item.kept.end_list(list.number) {
@@ -267,6 +284,7 @@ impl<T> RouterController<T> {
     /// (docs/way-back.md#rule-5). Versions, UIDs and generations of before may come again, so nothing is concluded from them.
     fn store_went_back(&mut self) {
         self.readings.iter_mut().for_each(KindReading::must_be_read_anew);
+        self.secrets.cannot_be_read();
         for item in self.ingresses.values_mut() {
             item.kept.store_went_back();
             item.proof = None;

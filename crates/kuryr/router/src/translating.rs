@@ -1,15 +1,15 @@
 //! The spec that is wanted of a router.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kuryr_crd::KuryrL7Router;
-use gimbal_kuryr_model::DesiredEntry;
+use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_resource::{KnownServices, Purpose, fingerprint, is_alone};
 use gimbal_kuryr_translate::{Chosen, RouterInput, RouterTranslated, translate_router};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, RouterItem, WantedSpec, spec_version};
+use crate::item::{IngressPlace, RouterItem, WantedSpec, is_made_for_ingresses, spec_version};
 
 impl<T> RouterController<T> {
     /// Makes the spec that is wanted of a router, if everything that it is made from is known: routes are not taken away for want of
@@ -27,7 +27,8 @@ impl<T> RouterController<T> {
             // Somebody has edited it, or it is another one.
             item.stale |= item.kept.object().map(|router| spec_version(router)).as_ref() != Some(version);
         }
-        let is_known = services.are_current && self.knows_ingresses() && !self.doubts(key);
+        let is_known =
+            services.are_current && self.knows_ingresses() && self.has_asked_for_secrets() && !self.doubts(key);
         let Some(item) = self.routers.get(key) else { return };
         if !is_known {
             // What was wanted before may take something away.
@@ -55,6 +56,7 @@ impl<T> RouterController<T> {
         let served = item.ingresses.keys().filter(|ingress| is_served(ingress));
         let moving = served.filter(|ingress| self.index.router_of(ingress) != Some(key)).cloned().collect();
         let chosen = item.chosen();
+        let certificates = item.certificates();
         translate_router(&RouterInput {
             router: key,
             ingresses: &self.index,
@@ -64,6 +66,8 @@ impl<T> RouterController<T> {
             nodes: services.nodes,
             facts: self.facts.as_deref(),
             chosen: chosen.as_ref(),
+            secrets: &self.secrets,
+            certificates: &certificates,
         })
     }
 }
@@ -87,6 +91,29 @@ impl<T> RouterItem<T> {
             WantedSpec::Other(wanted) => {
                 let is_accepted = |held: u64| self.pauses.is_accepted(Purpose::Conform, fingerprint(wanted), || held);
                 **wanted == router.spec || is_accepted(fingerprint(&router.spec))
+            }
+        }
+    }
+
+    /// The hashes of its certificates by Secret: those that it says, unless somebody has edited it.
+    fn certificates(&self) -> BTreeMap<Text, Text> {
+        let Some(router) = self.kept.object().filter(|router| is_made_for_ingresses(router)) else {
+            return BTreeMap::new();
+        };
+        let offered = match self.offer.offered.as_deref() {
+            Some(DesiredEntry::LoadBalancer(wanted)) if wanted.header.owner == router.metadata.meta.uid => {
+                wanted.header.routing.as_deref()
+            }
+            Some(DesiredEntry::LoadBalancer(_) | DesiredEntry::Deleting { .. }) | None => None,
+        };
+        match offered.filter(|_| self.ours.as_ref() != Some(&spec_version(router))) {
+            Some(routing) => {
+                let wishes = routing.certificates.iter();
+                wishes.map(|wish| (wish.secret.clone(), wish.hash.to_string().into())).collect()
+            }
+            None => {
+                let of_spec = router.spec.tls.iter();
+                of_spec.filter_map(|tls| Some((tls.secret_name.clone()?, tls.content_hash.clone()?))).collect()
             }
         }
     }

@@ -6,6 +6,7 @@
 //!   LoadBalancerReport --status, service_status--> status of the KuryrLoadBalancer, status of the Service
 //!
 //!   Ingresses, classes --IngressIndex--+
+//!   Secrets --SecretIndex--------------+
 //!   Services, slices --ServiceIndex----+--translate_router--> spec of the KuryrL7Router
 //!   KuryrL7Router, as the API server accepted it --desired_router--> DesiredEntry
 //!   LoadBalancerReport --router_status, ingress_status--> status of the KuryrL7Router, status of each Ingress
@@ -40,9 +41,10 @@ pub use desired::{NotStreamed, Streamed, desired, is_uid, named_service, owner_a
 pub use finding::{Finding, PortProblem, RangeProblem};
 pub use index::{Joined, ServiceIndex};
 pub use ingress::{
-    HostProblem, IngressIndex, IngressProblem, IngressSettings, PathProblem, RouterAnnotationProblem, RouterInput,
-    RouterStatusInput, RouterTranslated, desired_router, ingress_status, router_knowledge, router_owner_alone,
-    router_status, translate_router,
+    CertificateProblem, HostProblem, IngressIndex, IngressProblem, IngressSettings, KnownSecret, PathProblem,
+    RedirectProblem, RouterAnnotationProblem, RouterInput, RouterStatusInput, RouterTranslated, SecretIndex,
+    SecretProblem, SecretState, ServableCertificate, desired_router, ingress_status, router_knowledge,
+    router_owner_alone, router_status, translate_router,
 };
 pub use nodes::{NodeChange, Nodes};
 pub use rediscover::{StatusKnowledge, status_knowledge};

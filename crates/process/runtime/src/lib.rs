@@ -15,6 +15,7 @@
 mod admin;
 mod args;
 mod certificate;
+mod core_dumps;
 mod duration;
 mod exit;
 mod flags;
@@ -31,6 +32,7 @@ mod tasks;
 pub use admin::serve_admin;
 pub use args::parse;
 pub use certificate::CertificateMetrics;
+pub use core_dumps::forbid_core_dumps;
 pub use duration::{HumanDuration, InvalidDuration};
 pub use exit::{Exit, run};
 pub use flags::{TlsArgs, at_least};

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use gimbal_kuryr_model::{
     ApiVersion, CloudFacts, DesiredKey, DesiredLoadBalancer, ExternalNetwork, FloatingAllocation, LoadBalancerHeader,
-    LoadBalancerReport, Phase, PoolId, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, SubnetFacts, Text,
+    LoadBalancerReport, Phase, PoolId, ReportedCertificate, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer,
+    ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, SubnetFacts, Text,
 };
 
 /// A cloud whose Services have the addresses of the test clusters, and floating IPs in 172.24.4.0/24.
@@ -89,6 +89,13 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
         };
         header.listeners.iter().flat_map(of_listener).collect()
     });
+    let certificates = routing.map(|routing| {
+        let certificate = |wish: &gimbal_kuryr_model::CertificateWish| ReportedCertificate {
+            reference: format!("https://barbican.example.com/v1/secrets/{}", wish.hash).into(),
+            hash: wish.hash,
+        };
+        routing.certificates.iter().map(certificate).collect()
+    });
     let member = |member: &gimbal_kuryr_model::DesiredMember| ReportedMember {
         id: format!("{}-{}-{}", in_pool("member", &member.id.pool), member.id.address, member.id.port).into(),
         pool: in_pool("pool", &member.id.pool).into(),
@@ -129,7 +136,7 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
             floating_ip: floating,
             policies: policies.unwrap_or_default(),
             routes: routing.map(|_| ReportedRoutes { generation: wanted.generation, differences: Vec::new() }),
-            certificates: Vec::new(),
+            certificates: certificates.unwrap_or_default(),
         },
         last_error: None,
     }

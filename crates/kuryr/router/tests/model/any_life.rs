@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::api::{self, INGRESS_FINALIZER, Kind, ROUTER_FINALIZER, text};
-use crate::objects::ingress;
+use crate::objects::{ingress, secret, set_tls};
 use crate::world::{KINDS, SHARED, World};
 
-const ORDERS: [[Kind; 3]; 3] = [
-    [Kind::Class, Kind::Ingress, Kind::Router],
-    [Kind::Router, Kind::Ingress, Kind::Class],
-    [Kind::Ingress, Kind::Router, Kind::Class],
+const ORDERS: [[Kind; 4]; 3] = [
+    [Kind::Class, Kind::Ingress, Kind::Router, Kind::Secret],
+    [Kind::Secret, Kind::Router, Kind::Ingress, Kind::Class],
+    [Kind::Ingress, Kind::Secret, Kind::Router, Kind::Class],
 ];
 
 const ROUTERS: [&str; 3] = [SHARED, "team/web", "team/a"];
@@ -25,6 +25,9 @@ enum Op {
     Class(u8, bool),
     Move(u8, u8),
     Pods(u8),
+    Tls(u8, bool),
+    Secret(u8, u8),
+    DeleteSecret(u8),
     DeleteRouter(u8),
     StripIngress(u8),
     StripRouter(u8),
@@ -61,14 +64,17 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (name.clone(), any::<bool>()).prop_map(|(name, ours)| Op::Class(name, ours)),
         2 => (name.clone(), 0..4u8).prop_map(|(name, router)| Op::Move(name, router)),
         2 => (0..3u8).prop_map(Op::Pods),
+        2 => (name.clone(), prop::bool::weighted(0.7)).prop_map(|(name, on)| Op::Tls(name, on)),
+        3 => (name.clone(), 0..4u8).prop_map(|(name, content)| Op::Secret(name, content)),
+        1 => name.clone().prop_map(Op::DeleteSecret),
         1 => (0..3u8).prop_map(Op::DeleteRouter),
         1 => name.prop_map(Op::StripIngress),
         1 => (0..3u8).prop_map(Op::StripRouter),
         1 => (0..3u8).prop_map(Op::EditRouter),
         1 => (0..3u8).prop_map(Op::Wipe),
-        8 => (0..3u8).prop_map(Op::Watch),
-        1 => (0..3u8).prop_map(Op::List),
-        1 => (0..3u8).prop_map(Op::Unreadable),
+        8 => (0..4u8).prop_map(Op::Watch),
+        1 => (0..4u8).prop_map(Op::List),
+        1 => (0..4u8).prop_map(Op::Unreadable),
         1 => any::<bool>().prop_map(Op::Services),
         6 => Just(Op::Plan),
         8 => (0..4u8, 0..12u8).prop_map(|(at, fate)| Op::Answer(at, fate)),
@@ -113,6 +119,17 @@ fn play(world: &mut World, op: Op) {
             world.api.edit(Kind::Ingress, name(n), |it| it["metadata"]["annotations"] = annotations);
         }
         Op::Pods(n) => world.pods("s1", n),
+        Op::Tls(n, on) => {
+            let secret = on.then_some(["cert-a", "cert-b"][usize::from(n) % 2]);
+            world.api.edit(Kind::Ingress, name(n), |it| set_tls(it, secret));
+        }
+        Op::Secret(n, content) => {
+            let name = ["team/cert-a", "team/cert-b"][usize::from(n) % 2];
+            if world.api.create(Kind::Secret, name, secret(content)).is_none() {
+                world.api.edit(Kind::Secret, name, |it| it["spec"]["content"] = json!(content));
+            }
+        }
+        Op::DeleteSecret(n) => world.api.delete(Kind::Secret, ["team/cert-a", "team/cert-b"][usize::from(n) % 2]),
         Op::DeleteRouter(n) => world.api.delete(Kind::Router, router(n)),
         Op::StripIngress(n) => strip(world, Kind::Ingress, name(n), INGRESS_FINALIZER),
         Op::StripRouter(n) => strip(world, Kind::Router, router(n), ROUTER_FINALIZER),
@@ -175,6 +192,12 @@ fn lives(enabled: Option<bool>, ops: &[Op]) {
     }
     world.quiet();
     world.check();
+    // Nothing else changes any more: what follows is for the Secrets' sake.
+    for op in ops.iter().filter(|op| matches!(op, Op::Secret(..) | Op::DeleteSecret(_) | Op::Tls(..))).take(8) {
+        play(&mut world, *op);
+        world.rest();
+        world.check();
+    }
     for order in &ORDERS {
         world.check_restart(order);
     }

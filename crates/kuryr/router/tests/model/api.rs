@@ -17,6 +17,7 @@ pub enum Kind {
     Ingress,
     Class,
     Router,
+    Secret,
 }
 
 #[derive(Debug, Clone)]

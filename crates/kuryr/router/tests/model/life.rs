@@ -257,7 +257,7 @@ fn an_ingress_moves_to_a_router_of_its_own() {
     world.check();
     assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty());
     assert_eq!(named(world.api.get(Kind::Router, "team/a").unwrap()), ["team/a".to_owned()].into());
-    for order in [&KINDS, &[Kind::Router, Kind::Ingress, Kind::Class]] {
+    for order in [&KINDS, &[Kind::Secret, Kind::Router, Kind::Ingress, Kind::Class]] {
         world.check_restart(order);
     }
 }

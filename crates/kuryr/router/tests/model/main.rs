@@ -7,5 +7,6 @@ mod api;
 mod checks;
 mod life;
 mod objects;
+mod tls;
 mod trouble;
 mod world;

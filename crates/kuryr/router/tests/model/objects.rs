@@ -1,6 +1,8 @@
 //! What the writer says of the cloud, and what users write.
 
-use gimbal_kuryr_model::{CloudFacts, ExternalNetwork, SubnetFacts};
+use gimbal_kuryr_model::{CertificateHash, CloudFacts, ExternalNetwork, SubnetFacts};
+use gimbal_kuryr_translate::{CertificateProblem, KnownSecret, ServableCertificate};
+use gimbal_model::SourceKey;
 use serde_json::{Value, json};
 
 use crate::api;
@@ -29,6 +31,7 @@ pub fn facts(enabled: bool) -> CloudFacts {
             user_addresses: true,
         }),
         enable_ingress: enabled,
+        certificates: true,
         ..CloudFacts::default()
     }
 }
@@ -44,4 +47,28 @@ pub fn ingress(class: &str, router: Option<&str>, service: &str) -> Value {
         ingress["metadata"]["annotations"][api::ANNOTATION] = json!(router);
     }
     ingress
+}
+
+/// A Secret whose content this number stands for; 0 for one that cannot be served.
+pub fn secret(content: u8) -> Value {
+    json!({"spec": {"content": content}})
+}
+
+/// The hash of a content.
+pub fn hash(content: u8) -> CertificateHash {
+    CertificateHash::from_bytes([content; 32])
+}
+
+pub fn known_secret(object: &Value) -> KnownSecret {
+    let key = SourceKey::new(api::text(object, "/metadata/namespace"), api::text(object, "/metadata/name"));
+    let content = u8::try_from(object["spec"]["content"].as_u64().unwrap()).unwrap();
+    let names = ["www.example.com".into()].into();
+    let certificate = (content > 0).then(|| ServableCertificate { hash: hash(content), names });
+    KnownSecret { key, state: certificate.ok_or(CertificateProblem::Chain) }
+}
+
+/// Has an Ingress name a Secret, or none.
+pub fn set_tls(ingress: &mut Value, secret: Option<&str>) {
+    let entries = secret.map(|name| json!({"hosts": ["www.example.com"], "secretName": name}));
+    ingress["spec"]["tls"] = entries.into_iter().collect();
 }

@@ -13,14 +13,14 @@ use gimbal_kuryr_resource::{
 };
 use gimbal_kuryr_router_core::{RoutedObject, RouterController, RouterSettings};
 use gimbal_kuryr_testkit::Writer;
-use gimbal_kuryr_translate::{IngressSettings, Nodes, ServiceIndex};
+use gimbal_kuryr_translate::{IngressSettings, KnownSecret, Nodes, ServiceIndex};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::api::{self, Api, Change, INGRESS_FINALIZER, Kind, ROUTER_FINALIZER, name_of, named, text};
-use crate::objects::facts;
+use crate::api::{self, Api, Change, Kind, name_of, named, text};
+use crate::objects::{facts, known_secret};
 
-pub const KINDS: [Kind; 3] = [Kind::Class, Kind::Ingress, Kind::Router];
+pub const KINDS: [Kind; 4] = [Kind::Class, Kind::Ingress, Kind::Router, Kind::Secret];
 pub const SHARED: &str = "gimbal/kuryr-l7-router";
 
 pub struct World {
@@ -133,8 +133,8 @@ impl World {
         self.late.append(&mut self.in_flight);
         self.leads = true;
         self.shown.insert(Kind::Ingress, 0);
-        listed::<Ingress>(&mut self.controller, Vec::new(), Sighting::ListDone);
-        self.start(&[Kind::Class, Kind::Router]);
+        listed::<Ingress>(&mut self.controller, Vec::new(), Sighting::ListDone, read);
+        self.start(&[Kind::Class, Kind::Router, Kind::Secret]);
     }
 
     /// Somebody restores the store from the last backup. Every watch breaks.
@@ -200,9 +200,10 @@ impl World {
         }
         let controller = &mut self.controller;
         match kind {
-            Kind::Ingress => listed::<Ingress>(controller, objects, end(went_back)),
-            Kind::Class => listed::<IngressClass>(controller, objects, end(went_back)),
-            Kind::Router => listed::<KuryrL7Router>(controller, objects, end(went_back)),
+            Kind::Ingress => listed::<Ingress>(controller, objects, end(went_back), read),
+            Kind::Class => listed::<IngressClass>(controller, objects, end(went_back), read),
+            Kind::Router => listed::<KuryrL7Router>(controller, objects, end(went_back), read),
+            Kind::Secret => listed(controller, objects, end(went_back), |object| known_secret(&object)),
         }
     }
 
@@ -212,6 +213,7 @@ impl World {
             Kind::Ingress => self.controller.saw::<Ingress>(Sighting::Unreadable(reason)),
             Kind::Class => self.controller.saw::<IngressClass>(Sighting::Unreadable(reason)),
             Kind::Router => self.controller.saw::<KuryrL7Router>(Sighting::Unreadable(reason)),
+            Kind::Secret => self.controller.saw::<KnownSecret>(Sighting::Unreadable(reason)),
         }
     }
 
@@ -225,9 +227,10 @@ impl World {
         let Some(change) = self.api.log.get(&kind).and_then(|log| log.get(*shown)).cloned() else { return false };
         *shown += 1;
         match kind {
-            Kind::Ingress => self.controller.saw(sighting::<Ingress>(change)),
-            Kind::Class => self.controller.saw(sighting::<IngressClass>(change)),
-            Kind::Router => self.controller.saw(sighting::<KuryrL7Router>(change)),
+            Kind::Ingress => self.controller.saw(sighting::<Ingress>(change, read)),
+            Kind::Class => self.controller.saw(sighting::<IngressClass>(change, read)),
+            Kind::Router => self.controller.saw(sighting::<KuryrL7Router>(change, read)),
+            Kind::Secret => self.controller.saw(sighting(change, |object| known_secret(&object))),
         }
         true
     }
@@ -307,30 +310,6 @@ impl World {
             self.check_routes(write, &before);
         }
         outcome
-    }
-
-    /// No finalizer goes while anything of its owner is left.
-    fn check_release(&self, write: &ClusterWrite, before: &Value) {
-        let (kind, finalizer) = match write.object.kind {
-            KuryrKind::Router => (Kind::Router, ROUTER_FINALIZER),
-            _ => (Kind::Ingress, INGRESS_FINALIZER),
-        };
-        let stays = self.api.get(kind, &name_of(before)).is_some_and(|after| api::has(after, finalizer));
-        if !api::has(before, finalizer) || stays {
-            return;
-        }
-        let (uid, name) = (text(before, "/metadata/uid"), name_of(before));
-        let left: Vec<&String> = match kind {
-            Kind::Router => self.writer.made.iter().filter(|owner| *owner == uid).collect(),
-            _ => self.writer.routed(&name).collect(),
-        };
-        // What somebody has written into a router of their own holds no Ingress.
-        let of_hand = self.api.of(Kind::Router).into_iter().filter(|router| router["metadata"]["labels"].is_null());
-        let of_hand: Vec<String> = of_hand.map(|router| text(&router, "/metadata/uid").to_owned()).collect();
-        let is_of_hand = |owner: &String| kind == Kind::Ingress && of_hand.contains(owner);
-        let holds = |owner: &&String| !self.api.leaves(owner) && !is_of_hand(owner);
-        let left: Vec<_> = left.into_iter().filter(holds).collect();
-        assert!(left.is_empty(), "{name} loses its finalizer before it is gone from {left:?}");
     }
 
     /// No routes go for want of knowledge: an Ingress that has asked for them since before they were written keeps them.
@@ -437,9 +416,18 @@ impl World {
 
     /// Lets everything come to rest.
     pub fn rest(&mut self) {
+        self.rest_with(&KINDS);
+    }
+
+    /// As [`rest`](Self::rest), where nothing is seen of Secrets.
+    pub fn rest_without_secrets(&mut self) {
+        self.rest_with(&KINDS[..3]);
+    }
+
+    fn rest_with(&mut self, kinds: &[Kind]) {
         for turn in 0.. {
             let mut any = false;
-            for kind in KINDS {
+            for kind in kinds.iter().copied() {
                 while self.watch(kind) {
                     any = true;
                 }
@@ -482,15 +470,24 @@ fn end<T>(went_back: bool) -> Sighting<T> {
     if went_back { Sighting::WentBack } else { Sighting::ListDone }
 }
 
-fn sighting<T: serde::de::DeserializeOwned>(change: Change) -> Sighting<T> {
-    let object = serde_json::from_value(change.object).unwrap();
+fn read<T: serde::de::DeserializeOwned>(object: Value) -> T {
+    serde_json::from_value(object).unwrap()
+}
+
+fn sighting<T>(change: Change, read: fn(Value) -> T) -> Sighting<T> {
+    let object = read(change.object);
     if change.deleted { Sighting::Deleted(object) } else { Sighting::Set(object) }
 }
 
-fn listed<T: RoutedObject>(controller: &mut RouterController<u64>, objects: Vec<Value>, end: Sighting<T>) {
+fn listed<T: RoutedObject>(
+    controller: &mut RouterController<u64>,
+    objects: Vec<Value>,
+    end: Sighting<T>,
+    read: fn(Value) -> T,
+) {
     controller.saw::<T>(Sighting::ListBegan);
     for object in objects {
-        controller.saw::<T>(Sighting::Set(serde_json::from_value(object).unwrap()));
+        controller.saw::<T>(Sighting::Set(read(object)));
     }
     controller.saw::<T>(end);
 }

@@ -1,12 +1,15 @@
 //! The spec of a router, as the API server accepted it, as what is streamed.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use gimbal_kuryr_crd::{KlbMemberMode, KlrPathType, KlrRoute, KuryrL7Router, KuryrL7RouterSpec};
+use gimbal_kuryr_crd::names::labels;
+use gimbal_kuryr_crd::{KlbMemberMode, KlrPathType, KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterSpec};
 use gimbal_kuryr_model::{
-    Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers, FloatingWish, HealthMonitor, HostMatch,
-    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberMode, MonitorKind,
-    PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, Text, Timeouts, VipWish,
+    Balancing, CertificateHash, CertificateWish, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers,
+    FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
+    LoadBalancerPlacement, MemberMode, MonitorKind, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, Text,
+    Timeouts, VipWish,
 };
 use gimbal_model::{Family, Protocol};
 
@@ -22,6 +25,8 @@ use crate::{Finding, MOST_LISTED, NotStreamed, Streamed};
 
 /// Where routers listen.
 const HTTP: ListenerId = ListenerId { protocol: Protocol::Tcp, port: 80 };
+/// Where they listen if there are certificates.
+const HTTPS: ListenerId = ListenerId { protocol: Protocol::Tcp, port: 443 };
 
 /// Returns what is streamed of a router. Its owner is the router itself.
 ///
@@ -33,6 +38,11 @@ pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Stre
     let subnet = spec.subnet_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
     let mut findings = Vec::new();
     let family = family(spec, Some(facts));
+    let certificates = if facts.certificates { certificates(object) } else { Box::default() };
+    let mut listeners = vec![ListenerWish { id: HTTP, kind: ListenerKind::Http, name: Some("http".into()) }];
+    if !certificates.is_empty() {
+        listeners.push(ListenerWish { id: HTTPS, kind: ListenerKind::TerminatedHttps, name: Some("https".into()) });
+    }
     let mut header = LoadBalancerHeader {
         placement: LoadBalancerPlacement {
             project,
@@ -46,7 +56,7 @@ pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Stre
             ..VipWish::default()
         },
         floating: floating(spec, facts, &mut findings),
-        listeners: [ListenerWish { id: HTTP, kind: ListenerKind::Http, name: Some("http".into()) }].into(),
+        listeners: listeners.into(),
         clients: ClientRanges::Everyone,
         balancing: balancing(spec, family),
         timeouts: Timeouts {
@@ -55,7 +65,7 @@ pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Stre
             ..Timeouts::default()
         },
         monitor: (spec.member_mode == Some(KlbMemberMode::Node)).then(|| Box::new(node_monitor())),
-        routing: Some(Box::new(routing(object)?)),
+        routing: Some(Box::new(routing(object, certificates)?)),
         ..header_of_owner(&meta.meta.uid, !router_knowledge(object).needs_discovery())
     };
     header.sort();
@@ -134,7 +144,26 @@ fn node_monitor() -> HealthMonitor {
     }
 }
 
-fn routing(object: &KuryrL7Router) -> Result<Routing, NotStreamed> {
+/// The certificates that are served, each hash once. What somebody else has written into a router of their own may name any Secret
+/// of the cluster: only what was made of Ingresses, each of which names Secrets of its own namespace, is served.
+fn certificates(object: &KuryrL7Router) -> Box<[CertificateWish]> {
+    if !is_made_for_ingresses(object) {
+        return Box::default();
+    }
+    let mut hashes = BTreeSet::new();
+    let wish = |tls: &KlrTls| {
+        let hash: CertificateHash = tls.content_hash.as_ref()?.parse().ok()?;
+        let secret = tls.secret_name.clone()?;
+        hashes.insert(hash).then_some(CertificateWish { secret, hash })
+    };
+    object.spec.tls.iter().filter_map(wish).collect()
+}
+
+fn is_made_for_ingresses(object: &KuryrL7Router) -> bool {
+    object.metadata.meta.labels.contains_key(labels::ROUTER_OF)
+}
+
+fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Result<Routing, NotStreamed> {
     let spec = &object.spec;
     let mut pools: Vec<RoutedPool> = spec
         .pools
@@ -152,7 +181,17 @@ fn routing(object: &KuryrL7Router) -> Result<Routing, NotStreamed> {
     let default = default.transpose()?;
     // Each policy needs a pool, also one that answers with 503: that one has no members. No Service has its name.
     let empty = RoutedPool { id: format!("{}/_/503", object.metadata.meta.namespace).into(), name: "503".into() };
-    let routes: Box<[Route]> = spec.routes.iter().map(|one| route(one, &empty.id)).collect();
+    let is_https = !certificates.is_empty();
+    let over_http = spec.routes.iter().map(|one| match &one.redirect {
+        // Where nothing answers over HTTPS, its requests would be lost. An API server whose definition is older knows no `https`.
+        Some(to) if (one.https && is_https) || (!one.https && !is_made_for_ingresses(object)) => {
+            Route { to: RouteTarget::Redirect(to.clone()), ..route(one, &empty.id) }
+        }
+        Some(_) | None => route(one, &empty.id),
+    });
+    let over_https = spec.routes.iter().filter(|one| is_https && one.https);
+    let over_https = over_https.map(|one| Route { listener: HTTPS, ..route(one, &empty.id) });
+    let routes: Box<[Route]> = over_http.chain(over_https).collect();
     if routes.iter().any(|route| route.to == RouteTarget::Pool(empty.id.clone())) {
         pools.push(empty);
     }
@@ -165,9 +204,10 @@ fn routing(object: &KuryrL7Router) -> Result<Routing, NotStreamed> {
             return Err(NotStreamed::Invalid { field: "pool of a route", value: shown(id) });
         }
     }
-    Ok(Routing { pools: pools.into(), default, routes, certificates: Box::default() })
+    Ok(Routing { pools: pools.into(), default, routes, certificates })
 }
 
+/// A route over HTTP that leads to its Service, or to a pool that is empty.
 fn route(route: &KlrRoute, empty: &Text) -> Route {
     let host = match route.host.as_ref().filter(|host| !host.is_empty()) {
         None => HostMatch::Any,
@@ -184,11 +224,10 @@ fn route(route: &KlrRoute, empty: &Text) -> Route {
             Path::Exact(_) | Path::Any => PathMatch::Any,
         },
     };
-    let to = match (&route.redirect, &route.service) {
-        (Some(prefix), _) => RouteTarget::Redirect(prefix.clone()),
-        (None, Some(service)) => RouteTarget::Pool(pool_id(service, route.port.unwrap_or_default())),
-        (None, None) => RouteTarget::Pool(empty.clone()),
-    };
+    let to = RouteTarget::Pool(match &route.service {
+        Some(service) => pool_id(service, route.port.unwrap_or_default()),
+        None => empty.clone(),
+    });
     // One that somebody wrote belongs to no Ingress, and is called after what it takes.
     let beginning = route.path.as_deref().filter(|path| !path.is_empty()).unwrap_or("/");
     let place = || format!("{}{beginning}", route.host.as_deref().unwrap_or_default());

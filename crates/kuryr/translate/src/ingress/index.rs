@@ -11,6 +11,10 @@ use gimbal_model::SourceKey;
 use super::backend::services;
 use super::class::{Classes, Whose, class_name};
 use super::placement::{RouterPlacement, placement};
+use super::tls::secrets;
+
+/// The annotations that have a meaning here.
+const KEPT_ANNOTATIONS: [&str; 3] = [annotations::L7_ROUTER, annotations::REDIRECT_HTTP, annotations::INGRESS_CLASS];
 
 /// How the controller was started, as far as it matters for routers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +45,12 @@ pub struct IngressIndex {
     routers: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
     /// Ingresses that are routed, by the Services that they name.
     services: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
+    /// Ingresses that are routed, by the Secrets that they name.
+    secrets: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
     /// Routers that may have changed since the last drain.
     dirty: BTreeSet<SourceKey>,
-    ingress_list: Listing<SourceKey>,
-    class_list: Listing<Text>,
+    ingress_list: ListProgress<SourceKey>,
+    class_list: ListProgress<Text>,
 }
 
 /// An Ingress, and its router if it is ours.
@@ -67,30 +73,30 @@ pub(crate) struct Routed<'a> {
 
 /// What a list has had so far.
 #[derive(Debug)]
-struct Listing<K> {
+pub(crate) struct ListProgress<K> {
     seen: Option<BTreeSet<K>>,
     is_complete: bool,
 }
 
-impl<K> Default for Listing<K> {
+impl<K> Default for ListProgress<K> {
     fn default() -> Self {
         Self { seen: None, is_complete: false }
     }
 }
 
-impl<K: Ord + Clone> Listing<K> {
-    fn begin(&mut self) {
+impl<K: Ord + Clone> ListProgress<K> {
+    pub(crate) fn begin(&mut self) {
         self.seen = Some(BTreeSet::new());
     }
 
-    fn saw(&mut self, key: &K) {
+    pub(crate) fn saw(&mut self, key: &K) {
         if let Some(seen) = &mut self.seen {
             seen.insert(key.clone());
         }
     }
 
     /// What was listed. A list that never began has nothing.
-    fn end(&mut self) -> BTreeSet<K> {
+    pub(crate) fn end(&mut self) -> BTreeSet<K> {
         self.is_complete = true;
         self.seen.take().unwrap_or_default()
     }
@@ -106,9 +112,10 @@ impl IngressIndex {
             ingresses: BTreeMap::new(),
             routers: BTreeMap::new(),
             services: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             dirty: BTreeSet::new(),
-            ingress_list: Listing::default(),
-            class_list: Listing::default(),
+            ingress_list: ListProgress::default(),
+            class_list: ListProgress::default(),
         }
     }
 
@@ -122,7 +129,7 @@ impl IngressIndex {
     pub fn apply_ingress(&mut self, mut ingress: Ingress) {
         let meta = &mut ingress.metadata.meta;
         meta.labels.clear();
-        meta.annotations.retain(|name, _| [annotations::L7_ROUTER, annotations::INGRESS_CLASS].contains(&&**name));
+        meta.annotations.retain(|name, _| KEPT_ANNOTATIONS.contains(&&**name));
         let key = SourceKey { namespace: meta.namespace.clone(), name: meta.name.clone() };
         self.ingress_list.saw(&key);
         self.place(key, Arc::new(ingress));
@@ -219,6 +226,19 @@ impl IngressIndex {
         self.dirty.extend(routers);
     }
 
+    /// Tells that a Secret changed: its routers will be [drained](Self::drain).
+    pub fn secret_changed(&mut self, secret: &SourceKey) {
+        let ingresses = self.secrets.get(secret).into_iter().flatten();
+        let routers: Vec<SourceKey> = ingresses.filter_map(|ingress| self.router_of(ingress)).cloned().collect();
+        self.dirty.extend(routers);
+    }
+
+    /// Whether an Ingress that is routed names a Secret.
+    #[must_use]
+    pub fn names_secret(&self, secret: &SourceKey) -> bool {
+        self.secrets.contains_key(secret)
+    }
+
     /// Returns the routers that may have changed since the last call, those that have no Ingress any more among them. Returns
     /// nothing until the index [is complete](Self::is_complete).
     pub fn drain(&mut self) -> Vec<SourceKey> {
@@ -260,6 +280,9 @@ impl IngressIndex {
             for service in services(&ingress) {
                 self.services.entry(service).or_default().insert(key.clone());
             }
+            for secret in secrets(&ingress) {
+                self.secrets.entry(secret).or_default().insert(key.clone());
+            }
         }
         self.ingresses.insert(key, Placed { ingress, whose, placement });
     }
@@ -268,6 +291,9 @@ impl IngressIndex {
         let Some(Placed { ingress, placement: Some(placement), .. }) = self.ingresses.remove(key) else { return };
         for service in services(&ingress) {
             take(&mut self.services, &service, key);
+        }
+        for secret in secrets(&ingress) {
+            take(&mut self.secrets, &secret, key);
         }
         take(&mut self.routers, &placement.router, key);
         self.dirty.insert(placement.router);
@@ -290,4 +316,5 @@ fn routes_the_same(before: &Ingress, now: &Ingress) -> bool {
         && meta.meta.uid == other.meta.uid
         && meta.creation_timestamp == other.creation_timestamp
         && class_name(before) == class_name(now)
+        && before.annotations().get(annotations::REDIRECT_HTTP) == now.annotations().get(annotations::REDIRECT_HTTP)
 }

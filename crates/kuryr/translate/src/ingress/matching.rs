@@ -42,21 +42,27 @@ impl Host {
     /// Reads a host. Names compare without regard to case, so they become lower case.
     pub(crate) fn read(host: Option<&Text>) -> Result<Self, HostProblem> {
         let Some(host) = host.filter(|host| !host.is_empty()) else { return Ok(Self::Any) };
-        let host: Text = if host.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            host.to_ascii_lowercase().into()
-        } else {
-            host.clone()
-        };
-        let base = host.strip_prefix("*.");
-        let name = base.unwrap_or(&host);
-        if !is_host(name) {
-            return Err(HostProblem::NotAName);
-        }
+        let host = Self::of_name(host).ok_or(HostProblem::NotAName)?;
         // Around the name stand what it begins and ends with, a port, and the label that a star stands for.
-        if escaped_len(name) + base.map_or(13, |_| 20) > MOST_EXPRESSION {
-            return Err(HostProblem::TooLong);
+        let len = match &host {
+            Self::Exact(name) => escaped_len(name) + 13,
+            Self::Wildcard(name) => escaped_len(name) + 20,
+            Self::Any => 0,
+        };
+        if len > MOST_EXPRESSION { Err(HostProblem::TooLong) } else { Ok(host) }
+    }
+
+    /// Reads the name of a host or a wildcard, however long it is; `None` for what is neither.
+    pub(crate) fn of_name(name: &Text) -> Option<Self> {
+        let host: Text = if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            name.to_ascii_lowercase().into()
+        } else {
+            name.clone()
+        };
+        match host.strip_prefix("*.") {
+            Some(base) => is_host(base).then(|| Self::Wildcard(base.into())),
+            None => is_host(&host).then_some(Self::Exact(host)),
         }
-        Ok(if base.is_some() { Self::Wildcard(name.into()) } else { Self::Exact(host) })
     }
 
     /// As an Ingress writes it; `None` for any.

@@ -4,6 +4,8 @@ use gimbal_kuryr_crd::names::{conditions, ingress_reasons};
 use gimbal_kuryr_model::Text;
 use gimbal_model::SourceKey;
 
+use super::CertificateProblem;
+
 /// Something of an Ingress that is left out or other than asked for, and why. Everything else of it is served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IngressProblem {
@@ -124,11 +126,68 @@ pub enum IngressProblem {
         /// Its port.
         port: u16,
     },
-    /// TLS is asked for.
-    #[error("certificates are not served yet: HTTP alone for {hosts}")]
+    /// TLS is asked for, and the cloud does not have it.
+    #[error("openstack-writer does not serve certificates: HTTP alone for {hosts}")]
     TlsNotServed {
         /// The hosts, cut to 64 characters.
         hosts: Text,
+    },
+    /// There is no certificate for these hosts.
+    #[error("an entry of tls names no Secret: HTTP alone for {hosts}")]
+    NoSecretName {
+        /// The hosts, cut to 64 characters.
+        hosts: Text,
+    },
+    /// A certificate is not served.
+    #[error("the certificate in Secret {secret} is not served, and its hosts over HTTP alone: {problem}")]
+    NoCertificate {
+        /// The Secret.
+        secret: SourceKey,
+        /// The reason.
+        problem: SecretProblem,
+    },
+    /// The certificate that was served before still is.
+    #[error("the certificate that Secret {secret} had before is still served: {problem}")]
+    CertificateKept {
+        /// The Secret.
+        secret: SourceKey,
+        /// The reason.
+        problem: SecretProblem,
+    },
+    /// Clients of another Ingress would get its certificate.
+    #[error(
+        "the certificate in Secret {secret} is not served, and its hosts over HTTP alone: it is also for host {host:?}, \
+         which Ingress {by} of another namespace has, and is older"
+    )]
+    CertificateTaken {
+        /// The Secret.
+        secret: SourceKey,
+        /// The first such host.
+        host: Text,
+        /// The Ingress that has it.
+        by: SourceKey,
+    },
+    /// Clients will refuse the certificate.
+    #[error("the certificate in Secret {secret} is not for host {host:?}: clients will refuse it there")]
+    NotInCertificate {
+        /// The Secret.
+        secret: SourceKey,
+        /// The host.
+        host: Text,
+    },
+    /// Its annotation is left out.
+    #[error("annotation kuryr.openstack.org/redirect-http={value:?} is left out: it is neither \"true\" nor \"false\"")]
+    RedirectAnnotation {
+        /// Its value, cut to 64 characters.
+        value: Text,
+    },
+    /// Requests for a host stay with HTTP.
+    #[error("requests for {} are not sent to HTTPS: {problem}", HostName(.host))]
+    NotRedirected {
+        /// The host; unset: any.
+        host: Option<Text>,
+        /// The reason.
+        problem: RedirectProblem,
     },
     /// There is no room for it.
     #[error("it is left out: the routes of older Ingresses at router {router} take {most} bytes already", most = super::shorten::MOST_ROUTES)]
@@ -177,6 +236,37 @@ pub enum PathProblem {
     Type,
 }
 
+/// Why the content of a Secret is not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SecretProblem {
+    /// It is not there, or of another type.
+    #[error("there is no Secret of that name with type kubernetes.io/tls")]
+    Missing,
+    /// Whether it is there is not known.
+    #[error("Secrets cannot be read")]
+    Unreadable,
+    /// It is there.
+    #[error("{0}")]
+    Invalid(CertificateProblem),
+}
+
+/// Why HTTP requests for a host are not sent to HTTPS.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RedirectProblem {
+    /// Where to is not known.
+    #[error("Octavia can do that for a host without a wildcard alone")]
+    NotOneHost,
+    /// There is nothing there.
+    #[error("no certificate for it is served")]
+    NoCertificate,
+    /// haproxy redirects before it does anything else.
+    #[error("Ingress {by} has a path there that is served over HTTP and would be redirected with it")]
+    HttpPath {
+        /// The Ingress.
+        by: SourceKey,
+    },
+}
+
 /// Why the annotation that chooses a router is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RouterAnnotationProblem {
@@ -193,10 +283,12 @@ impl IngressProblem {
     #[must_use]
     pub fn condition(&self) -> &'static str {
         match self {
-            Self::Taken { .. } | Self::Twice { .. } | Self::DefaultTaken { .. } | Self::NotAlone { .. } => {
-                conditions::CONFLICT
-            }
-            Self::NoClass { .. } => conditions::HELD,
+            Self::Taken { .. }
+            | Self::Twice { .. }
+            | Self::DefaultTaken { .. }
+            | Self::NotAlone { .. }
+            | Self::CertificateTaken { .. } => conditions::CONFLICT,
+            Self::NoClass { .. } | Self::CertificateKept { .. } => conditions::HELD,
             Self::NoRoom { .. } => conditions::TOO_LARGE,
             _ => conditions::UNSUPPORTED,
         }
@@ -206,7 +298,7 @@ impl IngressProblem {
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::RouterAnnotation { .. } => "InvalidAnnotation",
+            Self::RouterAnnotation { .. } | Self::RedirectAnnotation { .. } => "InvalidAnnotation",
             Self::NotAlone { .. } => "SharedRouter",
             Self::NoClass { .. } => "NoIngressClass",
             Self::Host { .. } => "InvalidHost",
@@ -221,6 +313,12 @@ impl IngressProblem {
             Self::ExternalName { .. } => "ExternalName",
             Self::NoNodePort { .. } => "NoNodePort",
             Self::TlsNotServed { .. } => "TlsNotServed",
+            Self::NoSecretName { .. } => "NoSecretName",
+            Self::NoCertificate { problem, .. } => problem.reason(),
+            Self::CertificateKept { .. } => "CertificateKept",
+            Self::CertificateTaken { .. } => "CertificateTaken",
+            Self::NotInCertificate { .. } => "NotInCertificate",
+            Self::NotRedirected { .. } => "NotRedirected",
             Self::NoRoom { .. } => "TooManyRoutes",
             Self::NotEnabled => "NotEnabled",
             Self::NoPolicies { .. } => "NoPolicies",
@@ -231,7 +329,12 @@ impl IngressProblem {
     #[must_use]
     pub fn event(&self) -> &'static str {
         match self {
-            Self::TlsNotServed { .. } => ingress_reasons::TLS_NOT_SERVED,
+            Self::TlsNotServed { .. }
+            | Self::NoSecretName { .. }
+            | Self::NoCertificate { .. }
+            | Self::CertificateTaken { .. } => ingress_reasons::TLS_NOT_SERVED,
+            Self::CertificateKept { .. } | Self::NotInCertificate { .. } => ingress_reasons::CERTIFICATE_NOT_AS_ASKED,
+            Self::RedirectAnnotation { .. } | Self::NotRedirected { .. } => ingress_reasons::SKIP_REDIRECT,
             Self::NotEnabled | Self::NoPolicies { .. } | Self::NoRoom { .. } => ingress_reasons::INGRESS_SKIPPED,
             Self::NoService { .. }
             | Self::NoPort { .. }
@@ -244,6 +347,18 @@ impl IngressProblem {
             Self::RouterAnnotation { .. } | Self::NotAlone { .. } | Self::NoClass { .. } => {
                 ingress_reasons::ROUTER_NOT_AS_ASKED
             }
+        }
+    }
+}
+
+impl SecretProblem {
+    /// Returns the problem in one word.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Missing => "NoSecret",
+            Self::Unreadable => "SecretsUnreadable",
+            Self::Invalid(_) => "InvalidCertificate",
         }
     }
 }

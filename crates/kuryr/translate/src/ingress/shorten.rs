@@ -32,23 +32,39 @@ pub(crate) fn with_room<'a>(ingresses: Vec<Routed<'a>>, findings: &mut Vec<Findi
     kept
 }
 
-/// Bytes of its routes and pools in the spec, at most.
+/// Bytes of its routes, pools and certificates in the spec, at most, with those of the routes' copies for HTTPS in what is streamed.
 fn rules_len(routed: &Routed<'_>) -> usize {
     /// What a route and a pool have beside their texts.
     const ITEM: usize = 160;
+    /// What a route has beside its texts as it is streamed.
+    const COPY: usize = 60;
     let spec = &routed.ingress.spec;
     let key = routed.key.namespace.len() + routed.key.name.len();
     // JSON has two bytes for some characters.
     let backend = |backend: &gimbal_kubernetes_objects::IngressBackend| {
         3 * (routed.key.namespace.len() + backend.service.as_ref().map_or(0, |service| service.name.len()))
     };
+    let is_copied = !spec.tls.is_empty();
     let mut len = spec.default_backend.as_ref().map_or(0, |one| ITEM + backend(one));
+    for tls in &spec.tls {
+        let secret = routed.key.namespace.len() + tls.secret_name.as_ref().map_or(0, |name| name.len());
+        len += ITEM + secret + tls.hosts.iter().map(|host| host.len() + 3).sum::<usize>();
+    }
     for rule in &spec.rules {
         let host = rule.host.as_deref().unwrap_or_default().len();
         // With the end of a host.
         len += ITEM + key + host;
+        if is_copied {
+            // Where it has no hosts, an entry of TLS lists this one.
+            len += COPY + key + host + spec.tls.len() * (host + 3);
+        }
         for path in rule.http.iter().flat_map(|http| &http.paths) {
-            len += ITEM + key + host + 2 * path.path.as_deref().unwrap_or_default().len() + backend(&path.backend);
+            let text = path.path.as_deref().unwrap_or_default().len();
+            len += ITEM + key + host + 2 * text + backend(&path.backend);
+            if is_copied {
+                // The address that requests are sent to is the host once more.
+                len += COPY + key + 2 * host + text + backend(&path.backend);
+            }
         }
     }
     len

@@ -11,9 +11,11 @@ use super::class::class_name;
 use super::index::Routed;
 use super::matching::Host;
 use super::pools::{MembersOf, no_node_port, pools, text};
+use super::redirect::redirects;
 use super::routes::{Ordered, Placed, ordered};
 use super::shorten::{shorten, with_room};
-use super::{IngressIndex, IngressProblem};
+use super::tls::{HostTls, TlsInput, router_tls};
+use super::{IngressIndex, IngressProblem, SecretIndex};
 use crate::finding::shown;
 use crate::spec::klb_algorithm;
 use crate::{Chosen, Finding, Nodes, ServiceIndex};
@@ -38,6 +40,11 @@ pub struct RouterInput<'a> {
     pub facts: Option<&'a CloudFacts>,
     /// What was chosen for it before, if it exists.
     pub chosen: Option<&'a Chosen>,
+    /// The Secrets that they name.
+    pub secrets: &'a SecretIndex,
+    /// The hashes of the certificates that it has, by namespace and name of the Secret with a `/` in between. One that is served stays
+    /// until there is a better one.
+    pub certificates: &'a BTreeMap<Text, Text>,
 }
 
 /// The spec of a router, and what was left out of it.
@@ -74,6 +81,13 @@ pub fn translate_router(input: &RouterInput<'_>) -> RouterTranslated {
     ingresses.sort_by(|one, other| age(one).cmp(&age(other)));
     let class = class(&ingresses);
     let ingresses = with_room(ingresses, &mut findings);
+    let tls = TlsInput {
+        ingresses: &ingresses,
+        secrets: input.secrets,
+        before: input.certificates,
+        are_served: input.facts.is_none_or(|facts| facts.certificates),
+    };
+    let tls = router_tls(&tls, &mut findings);
     let claims = claims(&ingresses, input.services, &mut findings);
     let Ordered { routes, default, default_by } = ordered(claims, &ingresses, &mut findings);
 
@@ -105,7 +119,16 @@ pub fn translate_router(input: &RouterInput<'_>) -> RouterTranslated {
     });
     spec.default_ingress = default_by.map(|at| text(ingresses[at].key));
     spec.pools = pools;
-    spec.routes = routes.iter().map(|placed| route(placed, &ingresses)).collect();
+    let redirects = redirects(&routes, &ingresses, &tls, &mut findings);
+    spec.routes = routes
+        .iter()
+        .map(|placed| KlrRoute {
+            redirect: redirects.of(placed),
+            https: tls.of(placed.ingress, &placed.host) != HostTls::None,
+            ..route(placed, &ingresses)
+        })
+        .collect();
+    spec.tls = tls.served;
     cloud.extend(shorten(&mut spec));
     // Each Ingress has its own together.
     let places: BTreeMap<&SourceKey, usize> = ingresses.iter().map(|routed| routed.key).zip(0..).collect();
@@ -142,11 +165,6 @@ fn about_ingress(routed: &Routed<'_>, count: usize, input: &RouterInput<'_>, fin
             found(IngressProblem::NoPolicies { provider });
         }
     }
-    if !routed.ingress.spec.tls.is_empty() {
-        let hosts: Vec<&str> = routed.ingress.spec.tls.iter().flat_map(|tls| &tls.hosts).map(|host| &**host).collect();
-        let hosts = if hosts.is_empty() { "every host".into() } else { shown(&hosts.join(", ")) };
-        found(IngressProblem::TlsNotServed { hosts });
-    }
 }
 
 /// The class, if all have one and the same.
@@ -165,7 +183,7 @@ fn route(placed: &Placed, ingresses: &[Routed<'_>]) -> KlrRoute {
         path_type,
         service: to.as_ref().map(|to| text(&to.service)),
         port: to.as_ref().map(|to| i64::from(to.port)),
-        redirect: None,
+        ..KlrRoute::default()
     }
 }
 

@@ -1,8 +1,8 @@
 //! A report as the status of a router, and of its Ingresses.
 
 use gimbal_kubernetes_objects::{Ingress, LoadBalancerIngress, LoadBalancerStatus};
-use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterStatus, StatusPolicy};
-use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Phase};
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterStatus, StatusPolicy, StatusSecret};
+use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Phase, ReportedCertificate};
 
 use crate::bounds::{MOST_WITH_STATUS, encoded_len};
 use crate::rediscover::knowledge;
@@ -38,6 +38,7 @@ pub fn router_status(input: &RouterStatusInput<'_>) -> KuryrL7RouterStatus {
     // A writer that has not looked yet knows less than the status does.
     if let Some(report) = report.filter(|report| report.phase != Phase::Waiting) {
         router.policies = policies(report, object_len);
+        router.secrets = secrets(report);
     }
     let beside = encoded_len(&router.policies) + encoded_len(&router.secrets);
     router.balancer = status(&StatusInput {
@@ -51,6 +52,15 @@ pub fn router_status(input: &RouterStatusInput<'_>) -> KuryrL7RouterStatus {
     });
     router.route_count = i64::try_from(routes).ok();
     router
+}
+
+/// The writer has one for each that the spec has, which is bounded.
+fn secrets(report: &LoadBalancerReport) -> Vec<StatusSecret> {
+    let secret = |made: &ReportedCertificate| StatusSecret {
+        reference: made.reference.clone(),
+        content_hash: made.hash.to_string().into(),
+    };
+    report.objects.certificates.iter().map(secret).collect()
 }
 
 /// As many as there is room for: Octavia is the truth, not the status.

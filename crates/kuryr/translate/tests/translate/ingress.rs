@@ -12,3 +12,5 @@ mod room;
 mod routing;
 mod seed;
 mod status;
+mod tls;
+mod tls_streamed;

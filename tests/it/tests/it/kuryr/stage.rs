@@ -56,6 +56,11 @@ impl Stage {
     }
 
     pub fn controller_without_writer(&self, user: &str, flags: &[&str]) -> Controller {
+        self.controller_with(user, flags, &[])
+    }
+
+    /// As [`Self::controller_without_writer`], with further environment variables.
+    pub fn controller_with(&self, user: &str, flags: &[&str], env: &[(&str, &str)]) -> Controller {
         let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
         let kubeconfig = self.cluster.user(user).unwrap();
         let mut args = vec![
@@ -67,7 +72,8 @@ impl Stage {
         args.extend(flags.iter().map(ToString::to_string));
         let name = "gimbal-kuryr-controller";
         let log = self.dir.path().join(format!("{name}-{port}.log"));
-        Controller { process: Process::start(name, &binary(name).unwrap(), &args, &log).unwrap(), port, admin_port }
+        let process = Process::start_with(name, &binary(name).unwrap(), &args, env, &log).unwrap();
+        Controller { process, port, admin_port }
     }
 
     pub async fn post(&self, path: &str, object: &Value) -> Value {

@@ -1,12 +1,13 @@
 //! A cluster with Ingresses, for the tests.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, Ingress, IngressClass};
 use gimbal_kuryr_crd::{KlrPathType, KlrRoute, KuryrL7RouterSpec};
-use gimbal_kuryr_model::CloudFacts;
+use gimbal_kuryr_model::{CertificateHash, CloudFacts, Text};
 use gimbal_kuryr_translate::{
-    IngressIndex, IngressSettings, Nodes, RouterInput, RouterTranslated, ServiceIndex, translate_router,
+    IngressIndex, IngressSettings, KnownSecret, Nodes, RouterInput, RouterTranslated, SecretIndex, ServableCertificate,
+    ServiceIndex, translate_router,
 };
 use gimbal_model::SourceKey;
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ pub fn shared() -> SourceKey {
 pub fn facts() -> CloudFacts {
     CloudFacts {
         enable_ingress: true,
+        certificates: true,
         l7_router_ip: Some("172.24.4.13".parse().unwrap()),
         service_subnets: vec!["services".into()],
         ..common::facts()
@@ -35,6 +37,9 @@ pub struct Cluster {
     pub services: ServiceIndex,
     pub nodes: Nodes,
     pub facts: CloudFacts,
+    pub secrets: SecretIndex,
+    /// What the router has before.
+    pub certificates: BTreeMap<Text, Text>,
 }
 
 impl Cluster {
@@ -45,7 +50,11 @@ impl Cluster {
             services: ServiceIndex::default(),
             nodes: Nodes::default(),
             facts: facts(),
+            secrets: SecretIndex::default(),
+            certificates: BTreeMap::new(),
         };
+        cluster.secrets.begin_list();
+        cluster.secrets.end_list();
         cluster.ingresses.begin_classes();
         cluster.ingresses.apply_class(&class("kuryr", "kuryr.openstack.org/ingress", json!({})));
         cluster.ingresses.end_classes();
@@ -79,6 +88,13 @@ impl Cluster {
         self
     }
 
+    pub fn and_secrets(mut self, secrets: impl IntoIterator<Item = KnownSecret>) -> Self {
+        for secret in secrets {
+            self.secrets.apply(secret);
+        }
+        self
+    }
+
     /// What a router is made from, of all of its Ingresses.
     pub fn input<'a>(&'a self, router: &'a SourceKey) -> RouterInput<'a> {
         RouterInput {
@@ -90,6 +106,8 @@ impl Cluster {
             nodes: &self.nodes,
             facts: Some(&self.facts),
             chosen: None,
+            secrets: &self.secrets,
+            certificates: &self.certificates,
         }
     }
 
@@ -152,6 +170,14 @@ pub fn rule(host: &str, paths: &[&str]) -> Value {
 /// An Ingress with one rule.
 pub fn one_rule(name: &str, host: &str, paths: &[&str]) -> Ingress {
     ingress(name, json!({"rules": [rule(host, paths)]}))
+}
+
+/// A Secret `NAMESPACE/NAME` with a certificate for these names, and a content that this number stands for.
+pub fn secret(key: &str, content: u8, names: &[&str]) -> KnownSecret {
+    let (namespace, name) = key.split_once('/').unwrap();
+    let names = names.iter().map(|name| (*name).into()).collect();
+    let hash = CertificateHash::from_bytes([content; 32]);
+    KnownSecret { key: SourceKey::new(namespace, name), state: Ok(ServableCertificate { hash, names }) }
 }
 
 /// A Service of type `ClusterIP` in namespace `team` with these ports, each `name:number`.

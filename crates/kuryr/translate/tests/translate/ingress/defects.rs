@@ -105,18 +105,6 @@ fn each_timeout_counts_by_itself() {
     }
 }
 
-/// An Ingress with certificates is served without them, and says so.
-#[test]
-fn tls_is_told_not_to_be_served() {
-    let tls = json!([{"hosts": ["www.example.com", "a.example.com"], "secretName": "cert"}]);
-    let (routes, findings) = of(json!({"rules": [rule("www.example.com", &["* s1:80"])], "tls": tls}));
-    assert_eq!(routes, ["www.example.com * -> team/s1:80"]);
-    let said = "Unsupported/TlsNotServed: Ingress team/web: certificates are not served yet: HTTP alone for www.example.com, \
-                a.example.com";
-    assert_eq!(findings, [said]);
-    assert_eq!(of(json!({"tls": [{}]})).1.len(), 1);
-}
-
 #[test]
 fn a_cloud_that_cannot_is_told_to_every_ingress() {
     let mut cluster =

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::common::{Cluster, backend, findings, ingress, one_rule, rule, service, slice};
+use super::common::{Cluster, backend, findings, ingress, one_rule, rule, secret, service, slice};
+use super::tls::asking;
 
 pub fn same_as_file(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/translate/golden/{name}.txt"));
@@ -28,7 +29,7 @@ fn cluster() -> Cluster {
     let rest = json!({"rules": [rule("*.example.com", &["* web:80", "/admin/* web:81"])], "defaultBackend": backend("web:80")});
     let late = json!({"rules": [rule("SHOP.example.com", &["/cart* cart:http", "/new* later:80", "/ä* web:80"])]});
     Cluster::with([
-        ingress("shop", shop),
+        asking(ingress("shop", shop), "true"),
         ingress("rest", rest),
         ingress("late", late),
         one_rule("api", "api.example.com", &["/v1* api:80"]),
@@ -39,6 +40,7 @@ fn cluster() -> Cluster {
         service("web", &["http:80", "admin:81"]),
         service("api", &["http:80"]),
     ])
+    .and_secrets([secret("team/cert", 1, &["shop.example.com"])])
     .and_slices([
         slice("cart-1", "cart", &["http:80"], &["10.1.0.4", "10.1.0.5"]),
         slice("web-1", "web", &["http:80", "admin:81"], &["10.1.0.6"]),

@@ -1,11 +1,11 @@
 //! The order of events does not matter.
 
-use gimbal_kuryr_translate::RouterTranslated;
+use gimbal_kuryr_translate::{CertificateProblem, RouterTranslated};
 use gimbal_model::SourceKey;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::common::{Cluster, class, created, ingress, rule, service, slice};
+use super::common::{Cluster, class, created, ingress, rule, secret, service, slice};
 
 /// A change of one object; `None` removes it.
 #[derive(Debug, Clone)]
@@ -14,6 +14,7 @@ enum Step {
     Service(u8, Option<u8>),
     Slice(u8, Option<u8>),
     Class(u8, Option<u8>),
+    Secret(u8, Option<u8>),
     /// Everything is listed again.
     Relist,
 }
@@ -32,6 +33,12 @@ fn an_ingress(name: u8, variant: u8) -> gimbal_kubernetes_objects::Ingress {
         1 => Some("c1".into()),
         _ => Some("c0".into()),
     };
+    if variant.is_multiple_of(3) {
+        let tls = json!([{"hosts": ["a.example.com"], "secretName": format!("x{}", variant % 2)}]);
+        object.spec.tls = serde_json::from_value(tls).unwrap();
+        let redirect = ["true", "false", "what"][usize::from(variant / 8) % 3];
+        object.metadata.meta.annotations.insert("kuryr.openstack.org/redirect-http".into(), redirect.into());
+    }
     let router = [None, Some("own"), Some("group:g"), Some("what")][usize::from(variant / 16) % 4];
     let annotations = &mut object.metadata.meta.annotations;
     annotations.extend(router.map(|router| ("kuryr.openstack.org/l7-router".into(), router.into())));
@@ -64,6 +71,23 @@ fn apply(cluster: &mut Cluster, step: &Step) {
         Step::Slice(name, None) => cluster.services.delete_slice("team", &format!("p{name}")),
         Step::Class(name, Some(variant)) => cluster.ingresses.apply_class(&a_class(name, variant)),
         Step::Class(name, None) => cluster.ingresses.delete_class(&format!("c{name}")),
+        Step::Secret(name, variant) => {
+            let key = SourceKey { namespace: "team".into(), name: format!("x{name}").as_str().into() };
+            let names = [&["a.example.com", "*.example.com"][..], &["b.example.com"]];
+            let has_changed = match variant {
+                Some(variant) => {
+                    let mut known = secret(&key.to_string(), variant % 4, names[usize::from(variant) % 2]);
+                    if variant.is_multiple_of(5) {
+                        known.state = Err(CertificateProblem::Chain);
+                    }
+                    cluster.secrets.apply(known)
+                }
+                None => cluster.secrets.delete(&key),
+            };
+            if has_changed {
+                cluster.ingresses.secret_changed(&key);
+            }
+        }
         Step::Relist => {}
     }
     for (service, _) in cluster.services.drain() {
@@ -78,7 +102,8 @@ fn last(steps: &[Step]) -> Vec<Step> {
         Step::Service(name, _) => (1, name),
         Step::Slice(name, _) => (2, name),
         Step::Class(name, _) => (3, name),
-        Step::Relist => (4, 0),
+        Step::Secret(name, _) => (4, name),
+        Step::Relist => (5, 0),
     };
     let mut states = std::collections::BTreeMap::new();
     for step in steps {
@@ -98,6 +123,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0u8..3, variant()).prop_map(|(name, variant)| Step::Service(name, variant)),
         2 => (0u8..3, variant()).prop_map(|(name, variant)| Step::Slice(name, variant)),
         2 => (0u8..2, variant()).prop_map(|(name, variant)| Step::Class(name, variant)),
+        2 => (0u8..2, variant()).prop_map(|(name, variant)| Step::Secret(name, variant)),
         1 => Just(Step::Relist),
     ];
     proptest::collection::vec(step, 0..40)

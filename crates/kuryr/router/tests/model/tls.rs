@@ -1,0 +1,132 @@
+//! Certificates of Ingresses, step by step.
+
+use gimbal_kuryr_resource::KuryrKind;
+use gimbal_kuryr_resource::Sighting;
+use gimbal_kuryr_translate::KnownSecret;
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::life::served;
+use crate::objects::{hash, secret, set_tls};
+use crate::world::{KINDS, SHARED, World};
+
+fn hashes(world: &World) -> Vec<String> {
+    let tls = world.api.get(Kind::Router, SHARED).unwrap()["spec"]["tls"].clone();
+    let tls = tls.as_array().cloned().unwrap_or_default();
+    tls.iter().map(|one| one["contentHash"].as_str().unwrap().to_owned()).collect()
+}
+
+fn set_secret(world: &mut World, content: u8) {
+    world.api.edit(Kind::Secret, "team/cert-a", |it| it["spec"]["content"] = json!(content));
+    world.rest();
+    world.check();
+}
+
+/// A world with an Ingress that has a certificate.
+fn with_certificate() -> World {
+    let mut world = served();
+    world.api.create(Kind::Secret, "team/cert-a", secret(1));
+    world.api.edit(Kind::Ingress, "team/a", |it| set_tls(it, Some("cert-a")));
+    world.rest();
+    world.check();
+    assert_eq!(hashes(&world), [hash(1).to_string()]);
+    world.purposes.clear();
+    world.notices.clear();
+    world
+}
+
+fn conditions(world: &World) -> Vec<String> {
+    let all = world.api.get(Kind::Router, SHARED).unwrap()["status"]["conditions"].as_array().unwrap().clone();
+    let is_true = |one: &&Value| one["status"] == "True" && one["type"] != "Ready" && one["type"] != "Synced";
+    all.iter().filter(is_true).map(|one| one["reason"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_certificate_that_is_rotated_takes_the_place_of_the_one_before() {
+    let mut world = with_certificate();
+    set_secret(&mut world, 2);
+    assert_eq!(hashes(&world), [hash(2).to_string()]);
+    assert_eq!((conditions(&world), world.reasons(KuryrKind::Ingress)), (vec![], vec![]));
+    assert_eq!(world.purposes.len(), 2, "spec and status: {:?}", world.purposes);
+    assert_eq!(world.controller.secrets_with(hash(1)), []);
+    world.check_restart(&KINDS);
+}
+
+#[test]
+fn a_secret_that_is_broken_or_gone_leaves_what_was_served() {
+    let mut world = with_certificate();
+    set_secret(&mut world, 0);
+    assert_eq!(hashes(&world), [hash(1).to_string()]);
+    assert_eq!(
+        (conditions(&world), world.reasons(KuryrKind::Ingress)),
+        (vec!["CertificateKept".into()], vec!["KuryrCertificateNotAsAsked"])
+    );
+    world.check_restart(&KINDS);
+    world.api.delete(Kind::Secret, "team/cert-a");
+    world.rest();
+    world.check();
+    assert_eq!(hashes(&world), [hash(1).to_string()]);
+    world.check_restart(&[Kind::Secret, Kind::Router, Kind::Ingress, Kind::Class]);
+    world.api.create(Kind::Secret, "team/cert-a", secret(3));
+    world.rest();
+    world.check();
+    assert_eq!((hashes(&world), conditions(&world)), (vec![hash(3).to_string()], vec![]));
+    world.api.edit(Kind::Ingress, "team/a", |it| set_tls(it, None));
+    world.rest();
+    world.check();
+    assert_eq!(hashes(&world), [] as [String; 0]);
+}
+
+#[test]
+fn one_without_its_secret_is_served_over_http_until_that_comes() {
+    let mut world = served();
+    world.api.edit(Kind::Ingress, "team/a", |it| set_tls(it, Some("cert-a")));
+    world.rest();
+    world.check();
+    assert_eq!(
+        (conditions(&world), world.reasons(KuryrKind::Ingress)),
+        (vec!["NoSecret".into()], vec!["KuryrTlsNotServed"])
+    );
+    world.api.create(Kind::Secret, "team/cert-a", secret(1));
+    world.rest();
+    world.check();
+    assert_eq!((hashes(&world), conditions(&world)), (vec![hash(1).to_string()], vec![]));
+    assert_eq!(world.reasons(KuryrKind::Ingress).len(), 1, "{:?}", world.notices);
+}
+
+/// A controller without the right to read Secrets serves everything else.
+#[test]
+fn secrets_that_cannot_be_read_hold_nothing_else_up() {
+    let mut world = with_certificate();
+    let order = [Kind::Class, Kind::Ingress, Kind::Router];
+    world.restart(&order);
+    world.api.create(Kind::Ingress, "team/b", crate::objects::ingress("kuryr", None, "s2"));
+    while KINDS[..3].iter().any(|kind| world.watch(*kind)) {}
+    assert!(!world.plan() || !world.purposes.iter().any(|one| one.contains("spec")), "{:?}", world.purposes);
+    world.controller.saw::<KnownSecret>(Sighting::Unreadable("no rights".into()));
+    world.rest_without_secrets();
+    let router = world.api.get(Kind::Router, SHARED).unwrap();
+    assert_eq!(crate::api::named(router).len(), 2, "{:?}", world.explain(SHARED));
+    assert_eq!(hashes(&world), [hash(1).to_string()], "what is served stays");
+    assert!(world.explain(SHARED).iter().any(|said| said.contains("Secret cannot be read")));
+    world.quiet();
+    world.check();
+}
+
+#[test]
+fn a_hash_that_is_not_offered_gets_nothing() {
+    let mut world = with_certificate();
+    assert_eq!(world.controller.secrets_with(hash(1)).len(), 1);
+    world.api.create(Kind::Secret, "team/cert-b", secret(2));
+    world.rest();
+    assert_eq!(world.controller.secrets_with(hash(2)), [], "no Ingress names it");
+    // The same content in another Secret that an Ingress names will do.
+    world.api.create(Kind::Ingress, "team/b", crate::objects::ingress("kuryr", None, "s2"));
+    world.api.edit(Kind::Ingress, "team/b", |it| set_tls(it, Some("cert-b")));
+    world.api.edit(Kind::Secret, "team/cert-b", |it| it["spec"]["content"] = json!(1));
+    world.rest();
+    world.check();
+    assert_eq!(world.controller.secrets_with(hash(1)).len(), 2);
+    world.lead(false);
+    assert_eq!(world.controller.secrets_with(hash(1)), []);
+}
