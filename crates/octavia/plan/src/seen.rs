@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::mark::{KEEP, is_kept};
+use crate::secret::SeenSecret;
 use crate::seen_policy::SeenPolicy;
 
 /// The progress of a load balancer's, or a part's, last change.
@@ -46,6 +47,10 @@ pub struct Seen {
     pub ports: Vec<SeenPort>,
     /// Floating IPs.
     pub floating: Vec<SeenFloatingIp>,
+    /// Secrets of the key manager; only those of routers are looked for.
+    pub secrets: Vec<SeenSecret>,
+    /// Why the key manager did not show what it has, in words; unset: it did.
+    pub secrets_hidden: Option<String>,
 }
 
 /// A load balancer.
