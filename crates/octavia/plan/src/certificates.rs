@@ -16,8 +16,8 @@ use crate::answered::BLOCKED_FOR;
 use crate::change::CloudChange;
 use crate::memory::PlanPart;
 use crate::secret::{SecretPayload, SeenSecret};
-use crate::seen::{Seen, SeenListener};
-use crate::step::{BalancerStep, Block, Wait};
+use crate::seen::{HiddenSecrets, Seen, SeenListener};
+use crate::step::{BalancerStep, Block, CloudLook, Wait};
 use crate::target::WantedBalancer;
 
 /// How long the creation of a load balancer waits for contents. With everything in it it is one request, and a listener that comes later
@@ -34,8 +34,8 @@ pub(crate) struct CertificateMemory {
     held: BTreeMap<CertificateHash, SecretPayload>,
     /// Secrets that a request may still remove whose answer was lost: nothing is to refer to them again.
     doomed: BTreeSet<String>,
-    /// Whether the last look could not see what is stored.
-    is_hidden: bool,
+    /// The last look could not see what is stored, and whether that was refused.
+    hidden: Option<bool>,
 }
 
 /// The answer of a cluster that was asked for a certificate.
@@ -50,18 +50,18 @@ pub enum FoundContent {
 }
 
 impl Actor {
-    /// Returns the certificates whose contents the cluster is to be asked for, or was.
+    /// Returns the certificates whose contents the cluster is to be asked for, or was; `None` if that is not known.
     #[must_use]
-    pub fn wanted_contents(&self, now: Duration) -> BTreeSet<CertificateHash> {
+    pub fn wanted_contents(&self, now: Duration) -> Option<BTreeSet<CertificateHash>> {
         let memory = &self.memory;
-        if !memory.looked || memory.certificates.is_hidden {
-            return BTreeSet::new();
+        if !memory.looked || memory.certificates.hidden.is_some() {
+            return None;
         }
         let is_needed = |wish: &&CertificateWish| {
             !memory.certificates.held.contains_key(&wish.hash)
                 && memory.block_of(&PlanPart::Certificate(wish.hash), now).is_none()
         };
-        self.unstored().filter(is_needed).map(|wish| wish.hash).collect()
+        Some(self.unstored().filter(is_needed).map(|wish| wish.hash).collect())
     }
 
     /// Takes note that the cluster is asked for a content.
@@ -94,7 +94,7 @@ impl Actor {
     /// Returns why something of an owner may be left in the key manager when nothing else is: it shows nothing, or does not let it go.
     #[must_use]
     pub fn secrets_left(&self, now: Duration) -> Option<String> {
-        if self.memory.certificates.is_hidden {
+        if self.memory.certificates.hidden.is_some() {
             return Some("the key manager does not show what it has".to_owned());
         }
         let mut left = self.seen.secrets.iter().map(|one| PlanPart::Removal(one.id.clone()));
@@ -110,8 +110,8 @@ impl Actor {
     /// Keeps what was seen before where a look could not see what is stored.
     pub(crate) fn find_hidden(&mut self, seen: &mut Seen, now: Duration) {
         let hidden = seen.secrets_hidden.take();
-        self.memory.certificates.is_hidden = hidden.is_some();
-        let Some(words) = hidden else {
+        self.memory.certificates.hidden = hidden.as_ref().map(|hidden| hidden.is_refused);
+        let Some(HiddenSecrets { words, is_refused }) = hidden else {
             self.memory.unblock(&PlanPart::Secrets);
             self.memory.certificates.doomed.retain(|id| seen.secrets.iter().any(|one| one.id == *id));
             return;
@@ -119,13 +119,16 @@ impl Actor {
         seen.secrets = self.seen.secrets.clone();
         if self.wishes().next().is_some() {
             let words = format!("certificates cannot be stored, for it is not known which are: {words}");
-            self.memory.block(PlanPart::Secrets, Block::Certificate(words), Some(now + BLOCKED_FOR));
+            let time = if is_refused { BLOCKED_FOR } else { ASK_AGAIN };
+            self.memory.block(PlanPart::Secrets, Block::Certificate(words), Some(now + time));
+        } else if self.desired.is_deleting() && !is_refused {
+            self.memory.part_failed(PlanPart::Secrets, now, None);
         }
     }
 
     /// Whether the key manager is to be looked at again that has shown nothing.
     pub(crate) fn looks_for_hidden(&self, now: Duration) -> bool {
-        self.memory.certificates.is_hidden
+        self.memory.certificates.hidden.is_some()
             && self.wishes().next().is_some()
             && self.memory.block_of(&PlanPart::Secrets, now).is_none()
     }
@@ -223,7 +226,7 @@ impl Actor {
     /// Returns the next step of storing certificates.
     pub(crate) fn store_step(&self, wanted: &DesiredLoadBalancer, now: Duration) -> Option<BalancerStep> {
         let memory = &self.memory.certificates;
-        if memory.is_hidden {
+        if memory.hidden.is_some() {
             return None;
         }
         let project = wanted.header.placement.project.to_string();
@@ -238,7 +241,7 @@ impl Actor {
     /// Returns until when a load balancer is not made, for contents of its certificates may come.
     pub(crate) fn contents_awaited(&self, now: Duration) -> Option<BalancerStep> {
         let asked = &self.memory.certificates.asked;
-        let wanted = self.wanted_contents(now);
+        let wanted = self.wanted_contents(now)?;
         let until = wanted.iter().map(|hash| asked.get(hash).map_or(now, |at| *at) + AWAITED).max()?;
         (until > now).then_some(BalancerStep::Wait(Wait::Until(until)))
     }
@@ -255,6 +258,10 @@ impl Actor {
             !target.certificates.contains(&one.reference) && !self.is_referred_to(one) && self.may_remove(&one.id, now)
         };
         let surplus = self.seen.secrets.iter().find(is_surplus)?;
+        // Another writer may have let a listener refer to it a moment ago.
+        if !self.memory.has_just_looked(now) {
+            return Some(BalancerStep::Look(CloudLook::Owner));
+        }
         Some(BalancerStep::Change(CloudChange::DeleteSecret { id: surplus.id.clone() }))
     }
 
@@ -269,11 +276,18 @@ impl Actor {
                 Some(_) => None,
             }
         };
-        self.seen.secrets.iter().find_map(step)
+        self.seen.secrets.iter().find_map(step).or_else(|| {
+            // What may be there is not forgotten for an outage.
+            let again = || BalancerStep::Look(CloudLook::Owner);
+            let fails = self.memory.certificates.hidden == Some(false);
+            fails.then(|| self.memory.left_alone(&PlanPart::Secrets, now).unwrap_or_else(again))
+        })
     }
 
     /// Whether a change is refused in a way that says something about a certificate.
     pub(crate) fn about_certificate(&self, part: &PlanPart, words: String) -> String {
+        // The key manager's own words may repeat what they are about, and are left out.
+        let words = if words.is_empty() { "the key manager refuses it".to_owned() } else { words };
         match part {
             PlanPart::Certificate(hash) => match self.certificate(*hash) {
                 Some(wish) => format!("certificate {}: {words}", wish.secret),

@@ -64,8 +64,8 @@ pub use outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
 pub use routing::difference::{RouteGap, RouteObstacle};
 pub use secret::{SecretPayload, SeenSecret, owner_of_secret};
 pub use seen::{
-    AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
-    SeenPort,
+    AddressHolder, HiddenSecrets, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember,
+    SeenMonitor, SeenPool, SeenPort,
 };
 pub use seen_policy::{SeenPolicy, SeenRule};
 pub use sharing::{SharedPart, SharedWish, Sharing, SharingLoss, merged};

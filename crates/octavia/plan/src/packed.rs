@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::secret::SeenSecret;
 use crate::seen::{
-    Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
+    HiddenSecrets, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
+    SeenPort,
 };
 use crate::seen_policy::{SeenPolicy, SeenRule};
 
@@ -305,6 +306,7 @@ structs! {
     }
     SeenFloatingIp { id, address, port, project, network, description, revision, tags }
     SeenSecret { id, reference, name, created_at, project }
+    HiddenSecrets { words, is_refused }
 }
 
 #[cfg(test)]

@@ -49,8 +49,17 @@ pub struct Seen {
     pub floating: Vec<SeenFloatingIp>,
     /// Secrets of the key manager; only those of routers are looked for.
     pub secrets: Vec<SeenSecret>,
-    /// Why the key manager did not show what it has, in words; unset: it did.
-    pub secrets_hidden: Option<String>,
+    /// Why the key manager did not show what it has; unset: it did.
+    pub secrets_hidden: Option<HiddenSecrets>,
+}
+
+/// Why the key manager did not show what it has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HiddenSecrets {
+    /// In words.
+    pub words: String,
+    /// It does not let itself be asked; else it may answer next time.
+    pub is_refused: bool,
 }
 
 /// A load balancer.

@@ -75,8 +75,8 @@ impl ManagedCluster {
         }
         let creations: Vec<Line> =
             self.lines.keys().filter(|line| matches!(line, Line::Creation(_))).cloned().collect();
-        let mut lines = vec![Line::Neutron, Line::Octavia];
-        let at = if self.since_creation >= CHANGES_PER_CREATION { 1 } else { 2 };
+        let mut lines = vec![Line::KeyManager, Line::Neutron, Line::Octavia];
+        let at = if self.since_creation >= CHANGES_PER_CREATION { 2 } else { 3 };
         lines.splice(at..at, creations);
         lines
             .into_iter()
@@ -131,7 +131,7 @@ impl ManagedCluster {
         match line {
             Line::Creation(_) => self.since_creation = 0,
             Line::Octavia => self.since_creation += 1,
-            Line::Neutron | Line::Looks => {}
+            Line::Neutron | Line::KeyManager | Line::Looks => {}
         }
         if let Some(bucket) = &mut self.bucket {
             bucket.take(now);
@@ -181,6 +181,7 @@ impl ManagedCluster {
             // Another writer may have been at work since.
             cell.is_resumed |= cell.confirmed != 0;
         }
+        self.ask_for_contents(owner, cell, shared, now);
         let may_change = self.refresh_shared(owner, cell);
         if may_change && self.is_held(owner, cell, shared, now) {
             return None;
@@ -414,6 +415,11 @@ impl ManagedCluster {
             shared
                 .events
                 .push(RegistryEvent::OrphanRemoved { cluster: self.settings.name.clone(), owner: owner.clone() });
+        }
+        let may_be_left = self.facts.certificates || !cell.actor.secrets().is_empty();
+        if let Some(words) = cell.actor.secrets_left(shared.at(now)).filter(|_| may_be_left) {
+            let cluster = self.settings.name.clone();
+            shared.events.push(RegistryEvent::SecretsLeft { cluster, owner: owner.clone(), words: words.into() });
         }
         cell.state = CellState::Gone;
         cell.places = Places::default();

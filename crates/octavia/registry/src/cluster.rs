@@ -11,6 +11,7 @@ use gimbal_schedule::{Queue, TokenBucket};
 use crate::adoption::PendingAdoption;
 use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
+use crate::contents::WantedContents;
 use crate::journal::Deed;
 use crate::kept_turns::KeptTurns;
 use crate::learned::Learned;
@@ -125,6 +126,7 @@ pub(crate) struct ManagedCluster {
     /// What owners have adopted, and when, until they have seen it.
     pub(crate) adopted: BTreeMap<Text, (Text, Instant)>,
     pub(crate) since_creation: u32,
+    pub(crate) contents: WantedContents,
 }
 
 impl ManagedCluster {
@@ -177,6 +179,7 @@ impl ManagedCluster {
             adoptions: BTreeMap::new(),
             adopted: BTreeMap::new(),
             since_creation: 0,
+            contents: WantedContents::default(),
             settings,
         }
     }
@@ -247,6 +250,7 @@ impl ManagedCluster {
         self.heard = None;
         (self.is_current, self.is_complete) = (false, false);
         (self.has_snapshot, self.is_told_all) = (false, false);
+        self.wipe_contents();
     }
 
     /// Whether its stream was heard of lately.
@@ -428,6 +432,7 @@ impl ManagedCluster {
         self.held.remove(owner);
         self.told.remove(owner);
         self.dropped.push(owner.clone());
+        self.contents.forget(owner);
         self.former_left(&cell.key, owner);
     }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::{CertificateHash, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, ListenerId, SubnetFacts};
 use gimbal_octavia_plan::{
-    Actor, AddressHolder, ApiService, ApiVerb, BalancerStep, ChangeOutcome, CloudChange, CloudLook, FoundContent, Mark,
-    MissingAbility, RepairBudget, SecretPayload, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember,
-    SeenMonitor, SeenPolicy, SeenPool, SeenPort, SeenRule, SeenSecret, ServiceCall, ServiceRefusal, Wait,
+    Actor, AddressHolder, ApiService, ApiVerb, BalancerStep, ChangeOutcome, CloudChange, CloudLook, FoundContent,
+    HiddenSecrets, Mark, MissingAbility, RepairBudget, SecretPayload, Seen, SeenBalancer, SeenFloatingIp, SeenListener,
+    SeenMember, SeenMonitor, SeenPolicy, SeenPool, SeenPort, SeenRule, SeenSecret, ServiceCall, ServiceRefusal, Wait,
 };
 use gimbal_octavia_sim::{CloudModel, Fate, Method, SimRequest, SimResponse};
 use gimbal_property::{WorldCounts, note};
@@ -121,7 +121,7 @@ impl World {
     /// Lets the cluster answer what it is asked for.
     fn answer_contents(&mut self) {
         let now = self.cloud.now();
-        for hash in self.actor.wanted_contents(now) {
+        for hash in self.actor.wanted_contents(now).unwrap_or_default() {
             self.actor.content_asked(hash, now);
             if !self.is_silent {
                 let found = match self.lost_contents.contains(&hash) {
@@ -324,7 +324,10 @@ impl World {
             return Seen { balancers, ports, floating, ..Seen::default() };
         }
         let secrets = self.read("/v1/secrets", &[("limit", "1000")]);
-        let secrets_hidden = (secrets.status >= 400).then(|| secrets.body["description"].to_string());
+        let secrets_hidden = (secrets.status >= 400).then(|| HiddenSecrets {
+            words: secrets.body["description"].to_string(),
+            is_refused: secrets.status < 500,
+        });
         let rows = secrets.body["secrets"].as_array().map(Vec::as_slice).unwrap_or_default();
         let secrets = rows.iter().filter_map(|row| SeenSecret::read(row, "p1", &mark)).collect();
         Seen { balancers, ports, floating, secrets, secrets_hidden }

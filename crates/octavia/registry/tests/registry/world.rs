@@ -8,8 +8,9 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use gimbal_kuryr_model::CertificateHash;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, LoadBalancerReport, Phase};
-use gimbal_octavia_plan::{ChangeOutcome, CloudChange, ServiceRefusal};
+use gimbal_octavia_plan::{ApiService, ChangeOutcome, CloudChange, FoundContent, SecretPayload, ServiceRefusal};
 use gimbal_octavia_registry::{
     CallAnswer, CallId, CallToMake, CloudCall, CloudRead, ClusterSettings, Registry, RegistryEvent, RegistrySettings,
 };
@@ -87,6 +88,11 @@ pub struct World {
     pub dice: Dice,
     /// One in this many changes meets some trouble; 0: none.
     pub trouble: u64,
+    /// Whether controllers answer no request of a content.
+    pub is_silent: bool,
+    /// The contents that were asked for.
+    pub asked: Vec<CertificateHash>,
+    unanswered: BTreeSet<(String, CertificateHash)>,
     /// A project that cannot be read.
     pub closed_project: Option<String>,
     /// A project that nothing can be sent to.
@@ -138,6 +144,9 @@ impl World {
             events: Vec::new(),
             dice: Dice::new(seed),
             trouble: 0,
+            is_silent: false,
+            asked: Vec::new(),
+            unanswered: BTreeSet::new(),
             closed_project: None,
             unsendable_project: None,
             closed_lists: None,
@@ -310,6 +319,9 @@ impl World {
 
     /// Makes all calls that are to be made now.
     fn work(&mut self) {
+        if !self.is_silent {
+            self.answer_contents();
+        }
         for nth in 0..self.writers.len() {
             let now = self.now();
             let at = self.cloud.now();
@@ -335,7 +347,24 @@ impl World {
                     self.reports.insert((cluster.to_string(), key), report);
                 }
             }
-            self.events.extend(writer.registry.take_events());
+            for event in writer.registry.take_events() {
+                if let RegistryEvent::ContentWanted { cluster, hash } = &event {
+                    self.asked.push(*hash);
+                    self.unanswered.insert((cluster.to_string(), *hash));
+                }
+                self.events.push(event);
+            }
+        }
+    }
+
+    /// Lets controllers answer the requests of contents, those of former streams as well.
+    fn answer_contents(&mut self) {
+        let now = self.now();
+        for (cluster, hash) in std::mem::take(&mut self.unanswered) {
+            let found = FoundContent::Usable(SecretPayload::new(b"MARKER".to_vec().into()));
+            for writer in &mut self.writers {
+                writer.registry.found_content(&cluster, hash, &found, now);
+            }
         }
     }
 
@@ -356,6 +385,10 @@ impl World {
             {
                 self.reads.push((at, read));
                 (at + LATENCY, CallAnswer::ReadFailed { words: "403".to_owned(), retry_after: None })
+            }
+            CloudCall::Read(read) if read.service == ApiService::KeyManager => {
+                self.reads.push((at, read));
+                (at + LATENCY, self.read_secrets())
             }
             CloudCall::Read(read) => {
                 let is_lost = self.lost_reads.is_some_and(|is_lost| is_lost(&read));
@@ -486,6 +519,11 @@ impl World {
             });
             left.extend(of.map(|row| format!("{key} {}", row["id"])));
         }
+        let secrets = self.cloud.secrets();
+        let start = format!("gimbal/{cluster}/uid-{cluster}/");
+        left.extend(
+            secrets.into_values().filter(|name| name.starts_with(&start)).map(|name| format!("secrets {name}")),
+        );
         left
     }
 }
