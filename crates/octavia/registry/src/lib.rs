@@ -41,6 +41,7 @@ mod journal;
 mod kept_turns;
 mod learned;
 mod left;
+mod life;
 mod looking;
 mod orphans;
 mod owner_look;

@@ -1,6 +1,8 @@
 //! A cloud, openstack-writers, and clusters that stream to them.
 
+mod contents;
 mod kept;
+mod left;
 mod reported;
 mod shared;
 mod streams;
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::CertificateHash;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, LoadBalancerReport, Phase};
-use gimbal_octavia_plan::{ApiService, ChangeOutcome, CloudChange, FoundContent, SecretPayload, ServiceRefusal};
+use gimbal_octavia_plan::{ApiService, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_registry::{
     CallAnswer, CallId, CallToMake, CloudCall, CloudRead, ClusterSettings, Registry, RegistryEvent, RegistrySettings,
 };
@@ -357,17 +359,6 @@ impl World {
         }
     }
 
-    /// Lets controllers answer the requests of contents, those of former streams as well.
-    fn answer_contents(&mut self) {
-        let now = self.now();
-        for (cluster, hash) in std::mem::take(&mut self.unanswered) {
-            let found = FoundContent::Usable(SecretPayload::new(b"MARKER".to_vec().into()));
-            for writer in &mut self.writers {
-                writer.registry.found_content(&cluster, hash, &found, now);
-            }
-        }
-    }
-
     fn make(&mut self, nth: usize, call: CallToMake) {
         let at = self.cloud.now();
         self.counts.steps += 1;
@@ -499,31 +490,5 @@ impl World {
 
     pub fn converge(&mut self, most: Duration) {
         self.run_until(most, "everything is as it is wanted", Self::is_converged);
-    }
-
-    /// Returns what of the clouds belongs to a cluster.
-    pub fn left_of(&mut self, cluster: &str) -> Vec<String> {
-        let mark = format!("k8s-cluster:uid-{cluster}");
-        let lists = [
-            ("/v2/lbaas/loadbalancers", "loadbalancers"),
-            ("/v2/lbaas/listeners", "listeners"),
-            ("/v2/lbaas/pools", "pools"),
-            ("/v2.0/ports", "ports"),
-            ("/v2.0/floatingips", "floatingips"),
-        ];
-        let mut left = Vec::new();
-        for (path, key) in lists {
-            let rows = self.rows(path, key);
-            let of = rows.iter().filter(|row| {
-                row["tags"].to_string().contains(&mark) || row["description"].to_string().contains(&mark)
-            });
-            left.extend(of.map(|row| format!("{key} {}", row["id"])));
-        }
-        let secrets = self.cloud.secrets();
-        let start = format!("gimbal/{cluster}/uid-{cluster}/");
-        left.extend(
-            secrets.into_values().filter(|name| name.starts_with(&start)).map(|name| format!("secrets {name}")),
-        );
-        left
     }
 }
