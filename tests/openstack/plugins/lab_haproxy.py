@@ -81,7 +81,7 @@ def rendered(balancer, floating):
     if not listeners:
         return ""
     stored = "".join(certificates(balancer.id, one) for one in listeners if one.protocol == TLS)
-    templater = jinja_cfg.JinjaTemplater(base_crt_dir=crt_folder(), connection_logging=False)
+    templater = jinja_cfg.JinjaTemplater(connection_logging=False)
     config = templater.build_config(amphora, listeners, {}, versions, {}, path)
     # What is the same is not loaded again, and only the files differ.
     config += f"# certificates {hashlib.sha256(stored.encode()).hexdigest()}\n"
@@ -98,17 +98,13 @@ def rendered(balancer, floating):
     return config
 
 
-def crt_folder():
-    return f"{os.path.dirname(SOCKET)}/certificates"
-
-
 def certificates(which, listener):
     """Writes the certificates of a listener, and the list of them, as an amphora's agent does. Returns that list."""
     manager = stevedore_driver.DriverManager(
         namespace="octavia.cert_manager", name=cfg.CONF.certificates.cert_manager, invoke_on_load=True
     ).driver
     data = cert_parser.load_certificates_data(manager, listener)
-    folder = f"{crt_folder()}/{which}"
+    folder = f"{cfg.CONF.haproxy_amphora.base_cert_dir}/{which}"
     os.makedirs(folder, exist_ok=True)
     paths = []
     for one in [data["tls_cert"], *data["sni_certs"]]:

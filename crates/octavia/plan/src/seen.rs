@@ -56,7 +56,7 @@ pub struct Seen {
 /// Why the key manager did not show what it has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HiddenSecrets {
-    /// In words.
+    /// The reason in words.
     pub words: String,
     /// It does not let itself be asked; else it may answer next time.
     pub is_refused: bool,

@@ -38,7 +38,7 @@ const BLOCK: usize = 64;
 /// Why a certificate cannot be stored. It shows nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BundleError {
-    #[error("tls.crt holds no certificate in PEM, or something that is none")]
+    #[error("tls.crt holds no certificate in PEM, or something else")]
     Certificate,
     #[error("tls.key holds no private key in PEM (PKCS#8, PKCS#1 or SEC1, without a password)")]
     Key,

@@ -42,8 +42,8 @@ impl OwnerLook {
         projects.iter().map(read).collect()
     }
 
-    /// Takes note that the secrets of a project could not be read: that is no reason to know nothing of the rest. What the
-    /// registry was told before says why.
+    /// Takes note that the secrets of a project could not be read: that is no reason to know nothing of the rest. The
+    /// answer, which came before, says why.
     pub(crate) fn secrets_unread(&mut self) -> Vec<LookRead> {
         self.outstanding = self.outstanding.saturating_sub(1);
         self.secrets.hidden.get_or_insert_default();
