@@ -12,16 +12,19 @@ a line of JSON, with `error` if it went wrong:
     member {address, port, name}                 an HTTP server that answers with its name
     no-member {address, port}                    it ends, with its connections
     get {address, port, source, path, headers}   one request; {status, body, location}, or {failed}
-    client {name, address, port, source, every}  a request each `every` seconds, each on a connection of its own
+        with `tls`, a host or "": over TLS, and which certificate that was, by its SHA-256
+    client {name, address, port, source, every, tls}  a request each `every` seconds, each on a connection of its own
     tally {name, end}                            what the client got: {sent, answered, failed, by: {body: count}, gap}
 """
 
 import asyncio
 import collections
+import hashlib
 import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -132,10 +135,11 @@ class Members:
             writer.transport.abort()
 
 
-async def get(address, port, source=None, path="/", headers=None):
+async def get(address, port, source=None, path="/", headers=None, tls=None):
     """One request on a connection of its own."""
     try:
-        answer = await asyncio.wait_for(exchange(address, port, source, path, headers or {}), PATIENCE)
+        exchanged = exchange(address, port, source, path, headers or {}, tls)
+        answer, certificate = await asyncio.wait_for(exchanged, PATIENCE)
     except asyncio.TimeoutError:
         return {"failed": f"no answer in {PATIENCE} s"}
     except OSError as error:
@@ -148,19 +152,34 @@ async def get(address, port, source=None, path="/", headers=None):
         "status": int(head.split(b" ", 2)[1]),
         "body": body.decode(errors="replace"),
         "location": location and location[1].decode(errors="replace"),
+        "certificate": certificate,
     }
 
 
-async def exchange(address, port, source, path, headers):
-    reader, writer = await asyncio.open_connection(address, port, local_addr=(source, 0) if source else None)
+def any_certificate():
+    """Which certificate comes is what is asked."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def exchange(address, port, source, path, headers, tls):
+    secured = {} if tls is None else {"ssl": any_certificate(), "server_hostname": tls}
+    local = (source, 0) if source else None
+    reader, writer = await asyncio.open_connection(address, port, local_addr=local, **secured)
     try:
+        certificate = None
+        if tls is not None:
+            der = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            certificate = hashlib.sha256(der).hexdigest()
+            headers = ({"Host": tls} if tls else {}) | headers
         wanted = {"Host": address, "Connection": "close"} | headers
         # HTTP/1.1 requires a host; one that is null is left out.
         version = "1.0" if wanted["Host"] is None else "1.1"
         lines = [f"{name}: {value}" for name, value in wanted.items() if value is not None]
         lines = [f"GET {path} HTTP/{version}", *lines, "", ""]
         writer.write("\r\n".join(lines).encode())
-        return await reader.read()
+        return await reader.read(), certificate
     finally:
         writer.close()
 

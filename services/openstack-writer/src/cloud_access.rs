@@ -14,8 +14,12 @@ use serde_json::Value;
 
 use crate::outages::{self, Outages};
 
-/// How long a catalog without Neutron is believed.
+/// How long a catalog without Neutron, or without Barbican, is believed.
 const WITHOUT_NEUTRON: Duration = Duration::from_secs(60);
+/// What is said where there is no Barbican.
+const NO_KEY_MANAGER: &str = "the catalog has no service of type key-manager";
+/// How long a certificate may take to be stored or removed: whatever else its router needs waits for that.
+const SECRET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the cloud's services are. Every token must say the same.
 #[derive(Debug, Clone)]
@@ -25,6 +29,9 @@ pub struct CloudServices {
     /// Neutron; `None` where the catalog has none: then there are neither ports nor floating IPs.
     pub neutron: Option<ServiceEndpoint>,
 }
+
+/// Where Barbican is, and until when that is taken for granted.
+type KeyManagerPlace = (Option<ServiceEndpoint>, Option<Instant>);
 
 /// The connection to the cloud. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -43,6 +50,7 @@ struct ConnectionState {
     credentials: CloudCredentials,
     /// As the first token's catalog had them, and until when that is taken for granted.
     services: Option<(CloudServices, Option<Instant>)>,
+    key_manager: Option<KeyManagerPlace>,
     /// A session for each project keeps its token.
     sessions: BTreeMap<String, Session>,
 }
@@ -54,7 +62,8 @@ impl CloudAccess {
     /// Fails only if the HTTP client cannot be set up.
     pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
         let cloud = Cloud::new(credentials.clone(), options.clone())?;
-        let state = ConnectionState { cloud, credentials, services: None, sessions: BTreeMap::new() };
+        let state =
+            ConnectionState { cloud, credentials, services: None, key_manager: None, sessions: BTreeMap::new() };
         Ok(Self(Arc::new(Connection { options, state: Mutex::new(state), outages: Mutex::default() })))
     }
 
@@ -129,6 +138,44 @@ impl CloudAccess {
         }))
     }
 
+    /// Returns where Barbican is, as the first token's catalog that had it said; `None` if there is none.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn key_manager(&self, session: &Session) -> Result<Option<ServiceEndpoint>, Error> {
+        let known = self.with(|state| state.key_manager.clone());
+        if let Some((place, until)) = known
+            && until.is_none_or(|until| Instant::now() < until)
+        {
+            return Ok(place);
+        }
+        let place = match session.endpoint(ServiceType::KeyManager).await {
+            Ok(place) => Some(place),
+            Err(Error::Catalog { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let until = place.is_none().then(|| Instant::now() + WITHOUT_NEUTRON);
+        self.with(|state| state.key_manager = Some((place.clone(), until)));
+        Ok(place)
+    }
+
+    async fn read_secrets(&self, session: &Session) -> CallAnswer {
+        let refused = |words: String| CallAnswer::ReadRefused { words };
+        let rows = match self.key_manager(session).await {
+            Ok(None) => return refused(NO_KEY_MANAGER.to_owned()),
+            Ok(Some(at)) => session.secrets(&at).await,
+            Err(error) => Err(error),
+        };
+        match rows {
+            Ok(rows) => CallAnswer::Rows(rows),
+            // The cluster learns the answer, and not where Barbican is.
+            Err(error @ (Error::Forbidden { .. } | Error::NotFound { .. })) => {
+                refused(answer_in(&error).unwrap_or("the role does not allow it").to_owned())
+            }
+            Err(error) => CallAnswer::ReadFailed { words: unanswered(&error), retry_after: error.retry_after() },
+        }
+    }
+
     /// Makes one call. A change is sent once, and only if `permit` still returns true when its request is written.
     pub async fn call(
         &self,
@@ -140,7 +187,7 @@ impl CloudAccess {
             CloudCall::Read(read) => {
                 let answer = self.read(project, read).await;
                 let error = match &answer {
-                    CallAnswer::ReadFailed { words, .. } => Some(words.as_str()),
+                    CallAnswer::ReadFailed { words, .. } | CallAnswer::ReadRefused { words } => Some(words.as_str()),
                     _ => None,
                 };
                 self.note(project, read.resource, error);
@@ -152,10 +199,33 @@ impl CloudAccess {
 
     async fn read(&self, project: &str, read: &CloudRead) -> CallAnswer {
         let session = self.session(project);
+        if read.service == ApiService::KeyManager {
+            return self.read_secrets(&session).await;
+        }
         match self.services(&session).await {
             Ok(services) => read_rows(&session, &services, read).await,
             Err(error) => read_failed(&error),
         }
+    }
+
+    /// Returns where a service is, or what its absence says about a change.
+    async fn place(
+        &self,
+        session: &Session,
+        service: ApiService,
+    ) -> Result<Result<ServiceEndpoint, MutationResult>, Error> {
+        let (place, missing) = match service {
+            ApiService::Octavia => (Some(self.services(session).await?.octavia), ""),
+            ApiService::Neutron => {
+                (self.services(session).await?.neutron, "the catalog has no service of type network")
+            }
+            ApiService::KeyManager => (self.key_manager(session).await?, NO_KEY_MANAGER),
+        };
+        Ok(place.ok_or_else(|| {
+            let (error, what) = (Error::Catalog { message: missing.to_owned() }, missing.to_owned());
+            let complaint = Some(Complaint::Unsupported { what });
+            MutationResult::Refused(MutationRefusal { error, status: 501, complaint })
+        }))
     }
 
     /// Logs when calls begin to fail, and when they are answered again.
@@ -174,8 +244,9 @@ impl CloudAccess {
         permit: impl Fn() -> bool + Send + Sync + 'static,
     ) -> CallAnswer {
         let session = self.session(project);
-        let result = match self.services(&session).await {
-            Ok(services) => send(&session, &services, change, permit).await,
+        let result = match self.place(&session, change.service).await {
+            Ok(Ok(at)) => session.mutate(&at, &mutation_of(change), permit).await,
+            Ok(Err(refused)) => refused,
             Err(error) => MutationResult::NotSent(NotSent::Failed(error)),
         };
         match &result {
@@ -195,10 +266,10 @@ fn read_failed(error: &Error) -> CallAnswer {
 
 async fn read_rows(session: &Session, services: &CloudServices, read: &CloudRead) -> CallAnswer {
     let at = match (read.service, &services.neutron) {
-        (ApiService::Octavia, _) => &services.octavia,
         (ApiService::Neutron, Some(neutron)) => neutron,
         // Without Neutron nothing of it exists.
         (ApiService::Neutron, None) => return CallAnswer::Rows(Vec::new()),
+        (ApiService::Octavia | ApiService::KeyManager, _) => &services.octavia,
     };
     let path: Vec<&str> = read.path.split('/').collect();
     let query = RawQuery::new(read.resource, read.key, &path);
@@ -210,34 +281,25 @@ async fn read_rows(session: &Session, services: &CloudServices, read: &CloudRead
     rows.map_or_else(|error| read_failed(&error), CallAnswer::Rows)
 }
 
-async fn send(
-    session: &Session,
-    services: &CloudServices,
-    request: &ServiceCall,
-    permit: impl Fn() -> bool + Send + Sync + 'static,
-) -> MutationResult {
+fn mutation_of(request: &ServiceCall) -> Mutation {
     let path: Vec<&str> = request.path.split('/').collect();
-    let mutation = match request.verb {
-        ApiVerb::Create => Mutation::create(request.resource, &path, &request.body),
-        ApiVerb::Update => Mutation::update(request.resource, &path, &request.body),
-        ApiVerb::Delete => Mutation::delete(request.resource, &path),
+    let mutation = match (request.verb, &request.payload) {
+        (ApiVerb::Create, Some(payload)) => {
+            Mutation::create_secret(request.resource, &path, &request.body, payload.bytes())
+        }
+        (ApiVerb::Create, None) => Mutation::create(request.resource, &path, &request.body),
+        (ApiVerb::Update, _) => Mutation::update(request.resource, &path, &request.body),
+        (ApiVerb::Delete, _) => Mutation::delete(request.resource, &path),
     };
     let mutation = request.query.iter().fold(mutation, |mutation, (key, value)| mutation.with_query(key, value));
-    let mutation = match request.revision {
+    let mutation = match request.service {
+        ApiService::KeyManager => mutation.with_timeout(SECRET_TIMEOUT),
+        ApiService::Octavia | ApiService::Neutron => mutation,
+    };
+    match request.revision {
         Some(revision) => mutation.with_if_match(&format!("revision_number={revision}")),
         None => mutation,
-    };
-    let at = match (request.service, &services.neutron) {
-        (ApiService::Octavia, _) => &services.octavia,
-        (ApiService::Neutron, Some(neutron)) => neutron,
-        (ApiService::Neutron, None) => {
-            let what = "the catalog has no service of type network".to_owned();
-            let error = Error::Catalog { message: what.clone() };
-            let complaint = Some(Complaint::Unsupported { what });
-            return MutationResult::Refused(MutationRefusal { error, status: 501, complaint });
-        }
-    };
-    session.mutate(at, &mutation, permit).await
+    }
 }
 
 /// Returns what the result of a change means for its load balancer.

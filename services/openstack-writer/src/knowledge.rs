@@ -14,6 +14,9 @@ const OCTAVIA_ROLES: [&str; 4] = ["load-balancer_member", "load-balancer_admin",
 /// Roles of which a user needs one to make ports and floating IPs.
 const NEUTRON_ROLES: [&str; 4] = ["member", "manager", "admin", "_member_"];
 
+/// Roles of which a user needs one to store certificates, under Barbican's own policies, former and present.
+const BARBICAN_ROLES: [&str; 4] = ["creator", "member", "key-manager:service-admin", "admin"];
+
 /// What was read for a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CloudReading {
@@ -37,7 +40,11 @@ pub async fn read(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<CloudRe
         api_version: ApiVersion { major: number(version.0), minor: number(version.1) },
         subnets: BTreeMap::new(),
         quota: free_quota(&session, &services, policy).await?,
+        key_manager: policy.enable_ingress && cloud.key_manager(&session).await?.is_some(),
     };
+    if known.key_manager {
+        missing.extend(missing_key_role(cloud, policy).await?);
+    }
     if let Some(neutron) = &services.neutron {
         known.subnets = subnets(&session, neutron, policy, &mut missing).await?;
     }
@@ -61,6 +68,23 @@ async fn missing_roles(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<Ve
         }
         if !has(&NEUTRON_ROLES) {
             missing.push(format!("project {project}: no role member, for ports and floating IPs"));
+        }
+    }
+    Ok(missing)
+}
+
+/// Returns what is missing for the certificates of Ingresses.
+async fn missing_key_role(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<Vec<String>, Error> {
+    let mut missing = Vec::new();
+    for project in std::iter::once(&policy.project).chain(&policy.projects) {
+        let roles = match cloud.session(project).roles().await {
+            Ok(roles) => roles,
+            // It was said that there is none.
+            Err(Error::Forbidden { .. }) => continue,
+            Err(error) => return Err(error),
+        };
+        if !BARBICAN_ROLES.iter().any(|role| roles.contains(*role)) {
+            missing.push(format!("project {project}: no role creator, for the certificates of Ingresses"));
         }
     }
     Ok(missing)

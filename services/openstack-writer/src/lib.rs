@@ -13,6 +13,7 @@
 
 mod administration;
 mod args;
+mod bundle;
 mod cloud_access;
 mod clusters;
 mod config;

@@ -252,7 +252,8 @@ impl CloudWriterMetrics {
             CallAnswer::NotSent
             | CallAnswer::Unsendable { .. }
             | CallAnswer::Rows(_)
-            | CallAnswer::ReadFailed { .. } => "not_sent",
+            | CallAnswer::ReadFailed { .. }
+            | CallAnswer::ReadRefused { .. } => "not_sent",
         };
         self.0.own.steps.get_or_create_owned(&StepLabels { verb, resource: call.resource, outcome }).inc();
     }

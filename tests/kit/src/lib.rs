@@ -33,7 +33,7 @@ pub use gimbal_assets as assets;
 pub use api_proxy::ApiProxy;
 pub use captured_log::CapturedLog;
 pub use cluster::{AuditEntry, PooledCluster, Rights, Rule, TestCluster, UserAccess};
-pub use pki::{Pair, Pki, San};
+pub use pki::{Pair, Pki, San, fingerprint};
 pub use process::{Exit, Process};
 pub use tls_front::terminate_tls;
 pub use wait::eventually;

@@ -79,6 +79,8 @@ pub enum Service {
     Octavia,
     /// Networks; see [`Options::neutron`].
     Neutron,
+    /// Secrets; see [`Options::key_manager`].
+    Barbican,
     /// Load balancing of the Mitaka era; see [`OpenStack::with_lbaas`].
     NeutronLbaas,
 }
@@ -92,13 +94,14 @@ pub fn skipped(why: &str) {
 }
 
 impl Service {
-    const ALL: [Self; 4] = [Self::Keystone, Self::Octavia, Self::Neutron, Self::NeutronLbaas];
+    const ALL: [Self; 5] = [Self::Keystone, Self::Octavia, Self::Neutron, Self::Barbican, Self::NeutronLbaas];
 
     fn name(self) -> &'static str {
         match self {
             Self::Keystone => "keystone",
             Self::Octavia => "octavia",
             Self::Neutron => "neutron",
+            Self::Barbican => "barbican",
             Self::NeutronLbaas => "neutron-lbaas",
         }
     }
@@ -125,6 +128,9 @@ pub struct Options {
     /// Whether Neutron runs, and Octavia creates VIPs in it: real subnets and ports, but 2 load balancers a second
     /// instead of 29. Without Neutron every subnet ID is accepted.
     pub neutron: bool,
+    /// Whether Barbican runs, and Octavia reads certificates there. Without it the catalog has none, and Octavia takes every
+    /// reference for that of some certificate.
+    pub key_manager: bool,
     /// Whether load balancers answer: see [`OpenStack::data_plane`].
     pub data_plane: bool,
     /// Load balancers that exist from the start, in projects of their own.
@@ -151,6 +157,7 @@ impl Default for Options {
             octavia_workers: 1,
             settle_delay: Duration::ZERO,
             neutron: false,
+            key_manager: false,
             data_plane: false,
             scale: None,
         }

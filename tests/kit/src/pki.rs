@@ -121,6 +121,17 @@ impl Pki {
     }
 }
 
+/// Returns the SHA-256 of a certificate, as hexadecimal digits.
+///
+/// # Errors
+/// The file cannot be read, or holds no certificate in PEM.
+pub fn fingerprint(cert: &Path) -> anyhow::Result<String> {
+    use rustls_pki_types::pem::PemObject as _;
+    use sha2::Digest as _;
+    let der = rustls_pki_types::CertificateDer::from_pem_file(cert).context("no certificate")?;
+    Ok(sha2::Sha256::digest(&der).iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Returns the identity that [`Pki::backend`] puts into a certificate.
 #[must_use]
 pub fn backend_identity(name: &str) -> String {

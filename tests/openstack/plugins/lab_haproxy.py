@@ -10,6 +10,7 @@ What is not haproxy's part of a load balancer is done as closely as haproxy allo
 What haproxy's checks say of members goes back as an amphora's health messages do: see follow_health.
 """
 
+import hashlib
 import ipaddress
 import json
 import logging
@@ -22,9 +23,12 @@ import types
 
 from octavia.amphorae.backends.utils import haproxy_query
 from octavia.common.jinja.haproxy.combined_listeners import jinja_cfg
+from octavia.common.tls_utils import cert_parser
 from octavia.db import api as db_api
 from octavia.db import models
+from oslo_config import cfg
 from sqlalchemy import select, text
+from stevedore import driver as stevedore_driver
 
 LOG = logging.getLogger(__name__)
 SOCKET = os.environ.get("LAB_DATA_PLANE")
@@ -34,6 +38,7 @@ LOOK = 0.1
 # Octavia's words for haproxy's; what has no check is not reported.
 SAYS = {"UP": "ONLINE", "DOWN": "ERROR", "DRAIN": "DRAINING"}
 LEAVING = "PENDING_DELETE"
+TLS = "TERMINATED_HTTPS"
 FLOATING = "select fixed_port_id, floating_ip_address from neutron.floatingips where fixed_port_id is not null"
 AMPHORA = dict.fromkeys(
     ("lb_network_ip", "vrrp_ip", "ha_ip", "vrrp_port_id", "ha_port_id", "role", "status", "vrrp_interface", "vrrp_priority")
@@ -70,7 +75,16 @@ def rendered(balancer, floating):
     path = f"{stats_socket(balancer.id)} expose-fd listeners"
     amphora = types.SimpleNamespace(id=balancer.id, **AMPHORA)
     versions = ask({"do": "version"})["version"].split(".")[:2]
-    config = jinja_cfg.JinjaTemplater(connection_logging=False).build_config(amphora, listeners, {}, versions, {}, path)
+    # Without a key manager there is nothing to serve TLS with.
+    has_keys = cfg.CONF.certificates.cert_manager == "barbican_cert_manager"
+    listeners = [one for one in listeners if has_keys or one.protocol != TLS]
+    if not listeners:
+        return ""
+    stored = "".join(certificates(balancer.id, one) for one in listeners if one.protocol == TLS)
+    templater = jinja_cfg.JinjaTemplater(connection_logging=False)
+    config = templater.build_config(amphora, listeners, {}, versions, {}, path)
+    # What is the same is not loaded again, and only the files differ.
+    config += f"# certificates {hashlib.sha256(stored.encode()).hexdigest()}\n"
     # In the namespace there is no user but one, who may not open more files than anybody.
     config = config.replace("    user nobody\n", "    no strict-limits\n")
     for listener in listeners:
@@ -82,6 +96,25 @@ def rendered(balancer, floating):
         added = "".join(line + "\n" for line in lines)
         config = re.sub(rf"(frontend {listener.id}\n(?:.*\n)*?    bind .*\n)", lambda found: found[1] + added, config)
     return config
+
+
+def certificates(which, listener):
+    """Writes the certificates of a listener, and the list of them, as an amphora's agent does. Returns that list."""
+    manager = stevedore_driver.DriverManager(
+        namespace="octavia.cert_manager", name=cfg.CONF.certificates.cert_manager, invoke_on_load=True
+    ).driver
+    data = cert_parser.load_certificates_data(manager, listener)
+    folder = f"{cfg.CONF.haproxy_amphora.base_cert_dir}/{which}"
+    os.makedirs(folder, exist_ok=True)
+    paths = []
+    for one in [data["tls_cert"], *data["sni_certs"]]:
+        paths.append(f"{folder}/{one.id}.pem")
+        with open(paths[-1], "wb") as file:
+            file.write(cert_parser.build_pem(one))
+    listed = "".join(f"{path}\n" for path in paths)
+    with open(f"{folder}/{listener.id}.pem", "w", encoding="utf-8") as file:
+        file.write(listed)
+    return listed
 
 
 def stats_socket(which):

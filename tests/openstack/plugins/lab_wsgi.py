@@ -1,6 +1,6 @@
 """What gunicorn serves: the service that LAB_APP names, behind a log of what it answers and the faults that a test asks for.
 
-LAB_APP     keystone, octavia or neutron
+LAB_APP     keystone, octavia, neutron or barbican
 LAB_CONF    its configuration file
 LAB_CALLS   the log: a line of JSON for each request, with the time when it came (seconds since 1970), written before the
             answer leaves, so that a client that has its answer finds the line there
@@ -33,6 +33,13 @@ elif APP == "octavia":
     from octavia.wsgi.api import application as service
 
     import lab_octavia
+elif APP == "barbican":
+    from oslo_config import cfg
+    from paste import deploy
+
+    # Each of its modules reads the file by itself, from where it usually is.
+    cfg.find_config_files = lambda *_, **__: [os.environ["LAB_CONF"]]
+    service = deploy.loadapp(f"config:{sys.prefix}/etc/barbican/barbican-api-paste.ini")
 else:
     from neutron.wsgi.api import application as service
 

@@ -9,7 +9,7 @@ pub const WHAT: &str = "load balancers end as they are wanted, and serve all the
 /// The packages, and the file of the tests in each.
 const TESTS: [(&str, &str); 2] = [("gimbal-octavia-plan", "plan"), ("gimbal-octavia-registry", "registry")];
 /// The modules with properties of worlds.
-const MODULES: [&str; 3] = ["any_trouble::", "gap::", "overlap::"];
+const MODULES: [&str; 4] = ["any_trouble::", "certificates::", "gap::", "overlap::"];
 const WORLDS: u64 = 2_000;
 
 #[derive(clap::Args)]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
+use crate::secret::SeenSecret;
 use crate::seen::{
     Provisioning, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
 };
@@ -164,6 +165,16 @@ impl Actor {
                 all.filter(|one| one.id == *id).for_each(|one| one.retag(tags));
             }
             CloudChange::DeleteFloatingIp { id } => self.seen.floating.retain(|one| one.id != *id),
+            CloudChange::CreateSecret { project, name, .. } => self.secret_made(project, name, answer),
+            CloudChange::DeleteSecret { id } => self.seen.secrets.retain(|one| one.id != *id),
+        }
+    }
+
+    fn secret_made(&mut self, project: &str, name: &str, answer: &Value) {
+        let row = json!({"name": name, "secret_ref": answer["secret_ref"]});
+        match SeenSecret::read(&row, project, &self.mark) {
+            Some(secret) => self.seen.secrets.push(secret),
+            None => self.memory.looked = false,
         }
     }
 

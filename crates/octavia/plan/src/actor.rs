@@ -117,6 +117,8 @@ impl Actor {
             | PlanPart::Tags
             | PlanPart::Pool(_)
             | PlanPart::Policy(_)
+            | PlanPart::Certificate(_)
+            | PlanPart::Secrets
             | PlanPart::Removal(_) => (None, block),
         })
     }
@@ -148,6 +150,7 @@ impl Actor {
             self.memory.wish_changed(|part| same.as_ref().is_some_and(|same| same.has(part)));
         }
         self.desired = desired;
+        self.contents_wanted();
     }
 
     /// Something was deleted: what a quota was in the way of is tried again.
@@ -166,6 +169,7 @@ impl Actor {
         let unfinished = self.find_unfinished(&mut seen, now);
         let tag = self.mark.owner_tag();
         self.memory.looked(&seen, now, self.drift_interval, |tags| tags.contains(&tag));
+        self.find_hidden(&mut seen, now);
         if seen != *self.seen {
             // What was wrong with what was there need not be wrong with this.
             self.memory.forget_invalid();
@@ -174,6 +178,7 @@ impl Actor {
             self.memory.address_found();
         }
         self.seen = seen.into();
+        self.contents_wanted();
         self.forget_failover();
         self.forget_suspect();
         self.find_given_away(now);

@@ -16,7 +16,7 @@ use crate::seen_policy::SeenPolicy;
 use crate::step::Block;
 
 /// How long to leave a project alone whose quota is used up, or where a right is missing.
-const BLOCKED_FOR: Duration = Duration::from_secs(300);
+pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(300);
 /// How long to leave a load balancer alone before it is looked at whether something is invalid.
 const INVALID_PAUSE: Duration = Duration::from_secs(1);
 /// How long to leave alone what is invalid. Mostly that is so until something else is wanted, but Octavia says the same of a
@@ -31,6 +31,9 @@ impl Actor {
     /// Takes what came of a change. Returns what the answer has shown to be missing.
     pub fn answered(&mut self, change: &CloudChange, outcome: ChangeOutcome, now: Duration) -> Option<MissingAbility> {
         (self.memory.just_looked, self.memory.changed) = (None, true);
+        if let CloudChange::CreateSecret { hash, .. } = change {
+            self.content_sent(hash);
+        }
         let refused = matches!(outcome, ChangeOutcome::Refused(_));
         let failed = matches!(outcome, ChangeOutcome::Refused(ServiceRefusal::ProviderFailed));
         if (!refused || failed)
@@ -51,6 +54,9 @@ impl Actor {
             }
             ChangeOutcome::Refused(refusal) => return self.refused(change, refusal, now),
             ChangeOutcome::Unknown(_) => {
+                if let CloudChange::DeleteSecret { id } = change {
+                    self.secret_doomed(id);
+                }
                 self.memory.looked = false;
                 self.memory.may_come_late(now);
                 let part = self.part_of(change);
@@ -88,8 +94,16 @@ impl Actor {
             | ServiceRefusal::Unsupported(_) => self.refused_part(change),
             _ => self.part_of(change),
         };
+        let is_secret = matches!(change, CloudChange::CreateSecret { .. } | CloudChange::DeleteSecret { .. });
+        let refusal = refusal.with_words(|words| self.about_certificate(&part, words));
         let memory = &mut self.memory;
         match refusal {
+            // A key manager that is busy stops nothing else.
+            ServiceRefusal::Busy(after) if is_secret => self.part_failed(part, now, after),
+            // It is no secret that has changed.
+            ServiceRefusal::Invalid(words) | ServiceRefusal::Unsupported(words) if is_secret => {
+                memory.block(part, Block::Certificate(words), Some(now + BLOCKED_FOR));
+            }
             ServiceRefusal::Pending => {
                 // Somebody else's change, or ours whose answer was lost: its end is waited for, and what it did is looked at.
                 memory.looked = false;
@@ -207,7 +221,8 @@ impl Actor {
                 self.memory.make_apart(now + INVALID_FOR);
             }
             Some(Some(before)) if before == words => {
-                self.memory.block(part, Block::Invalid(words), Some(now + INVALID_FOR));
+                let time = if refers_to_certificates(change) { BLOCKED_FOR } else { INVALID_FOR };
+                self.memory.block(part, Block::Invalid(words), Some(now + time));
             }
             // Other words, or each look sees something else: the pause grows.
             Some(_) => {
@@ -301,7 +316,10 @@ impl Actor {
             // One that is given up loses the mark.
             CloudChange::TagFloatingIp { tags, .. } if !has_tag(tags, &self.mark.owner_tag()) => PlanPart::FloatingIp,
             CloudChange::TagPort { .. } | CloudChange::TagFloatingIp { .. } => PlanPart::Tags,
-            CloudChange::DeletePort { id } | CloudChange::DeleteBalancer { id } => PlanPart::Removal(id.clone()),
+            CloudChange::DeletePort { id } | CloudChange::DeleteBalancer { id } | CloudChange::DeleteSecret { id } => {
+                PlanPart::Removal(id.clone())
+            }
+            CloudChange::CreateSecret { hash, .. } => PlanPart::Certificate(*hash),
             CloudChange::CreatePort { .. }
             | CloudChange::CreateBalancer { .. }
             | CloudChange::UpdateBalancer { .. }
@@ -379,6 +397,14 @@ impl Actor {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
         wanted.header.listeners.iter().map(|wish| wish.id).find(|id| has_tag(&port_tag(*id)))
     }
+}
+
+/// Whether Octavia has to read certificates for a change, which it may not be able to just now.
+fn refers_to_certificates(change: &CloudChange) -> bool {
+    let (CloudChange::CreateListener { body } | CloudChange::UpdateListener { fields: body, .. }) = change else {
+        return false;
+    };
+    body.get("default_tls_container_ref").is_some() || body.get("sni_container_refs").is_some()
 }
 
 /// Whether a change makes a load balancer together with policies.

@@ -1,8 +1,10 @@
 //! Changes, and the requests that they are.
 
+use gimbal_kuryr_model::CertificateHash;
 use serde_json::{Value, json};
 
 use crate::memory::Root;
+use crate::secret::SecretPayload;
 
 /// The service that a request goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +13,8 @@ pub enum ApiService {
     Octavia,
     /// Neutron; paths below `/v2.0`.
     Neutron,
+    /// Barbican; paths below `/v1`.
+    KeyManager,
 }
 
 /// What a request does.
@@ -41,6 +45,8 @@ pub struct ServiceCall {
     pub revision: Option<u64>,
     /// The body; null if there is none.
     pub body: Value,
+    /// What the body of a new secret has besides, as `payload` in base64. Whoever sends it puts it in, so that nothing else has it.
+    pub payload: Option<SecretPayload>,
 }
 
 /// One change of OpenStack. IDs are those of existing objects.
@@ -163,6 +169,16 @@ pub enum CloudChange {
     DeleteFloatingIp {
         id: String,
     },
+    /// Stores a certificate. The project is that of the token.
+    CreateSecret {
+        project: String,
+        name: String,
+        hash: CertificateHash,
+        payload: SecretPayload,
+    },
+    DeleteSecret {
+        id: String,
+    },
 }
 
 impl CloudChange {
@@ -230,6 +246,8 @@ impl CloudChange {
                 (Update, "floatingip", format!("floatingips/{id}/tags"), json!({"tags": tags}))
             }
             Self::DeleteFloatingIp { id } => (Delete, "floatingip", format!("floatingips/{id}"), Value::Null),
+            Self::CreateSecret { name, .. } => (Create, "secret", "secrets".into(), secret_body(name)),
+            Self::DeleteSecret { id } => (Delete, "secret", format!("secrets/{id}"), Value::Null),
         };
         let query = match self {
             Self::DeleteBalancer { .. } => Some(("cascade", "true")),
@@ -240,8 +258,16 @@ impl CloudChange {
             Self::UpdatePort { revision, .. } | Self::UpdateFloatingIp { revision, .. } => *revision,
             _ => None,
         };
-        let service = if matches!(resource, "port" | "floatingip") { ApiService::Neutron } else { ApiService::Octavia };
-        ServiceCall { service, verb, resource, path, query, revision, body }
+        let service = match resource {
+            "port" | "floatingip" => ApiService::Neutron,
+            "secret" => ApiService::KeyManager,
+            _ => ApiService::Octavia,
+        };
+        let payload = match self {
+            Self::CreateSecret { payload, .. } => Some(payload.clone()),
+            _ => None,
+        };
+        ServiceCall { service, verb, resource, path, query, revision, body, payload }
     }
 
     /// Returns the kind of object whose owner is left alone for a while after a change of unknown outcome: it would be there
@@ -265,7 +291,8 @@ impl CloudChange {
             | Self::DeletePool { id }
             | Self::DeleteMonitor { id, .. }
             | Self::DeleteMember { id, .. }
-            | Self::DeleteFloatingIp { id } => Some(id),
+            | Self::DeleteFloatingIp { id }
+            | Self::DeleteSecret { id } => Some(id),
             _ => None,
         }
     }
@@ -287,7 +314,9 @@ impl CloudChange {
             | Self::CreateFloatingIp { .. }
             | Self::UpdateFloatingIp { .. }
             | Self::TagFloatingIp { .. }
-            | Self::DeleteFloatingIp { .. } => None,
+            | Self::DeleteFloatingIp { .. }
+            | Self::CreateSecret { .. }
+            | Self::DeleteSecret { .. } => None,
             Self::CreateListener { body } | Self::CreatePool { body } => body["loadbalancer_id"].as_str(),
             Self::CreatePolicy { body } => body["listener_id"].as_str(),
             Self::UpdateBalancer { id, .. }
@@ -309,4 +338,14 @@ impl CloudChange {
             | Self::DeleteMember { pool, .. } => Some(pool),
         }
     }
+}
+
+/// Returns the body of a new secret, but for what it holds: a bundle of PKCS#12, which is what Octavia tries first.
+fn secret_body(name: &str) -> Value {
+    json!({
+        "name": name,
+        "secret_type": "opaque",
+        "payload_content_type": "application/octet-stream",
+        "payload_content_encoding": "base64",
+    })
 }

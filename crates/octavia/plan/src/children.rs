@@ -27,7 +27,10 @@ impl Actor {
         now: Duration,
     ) -> Option<BalancerStep> {
         let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
-        let is_served = |id: &ListenerId| target.refusal(*id).is_none() && !self.memory.unsupported.contains_key(id);
+        let is_served = |id: &ListenerId| {
+            let can_be = !target.lacks_certificate(*id) || listener_at(balancer, *id).is_some();
+            can_be && target.refusal(*id).is_none() && !self.memory.unsupported.contains_key(id)
+        };
         let wanted: Vec<ListenerId> = all.filter(is_served).collect();
         let pools = PoolsByTag::of(balancer);
         if let Some(step) = self.tightened(target, balancer, &wanted, now) {

@@ -19,6 +19,7 @@ mod accepted;
 mod actor;
 mod adopt;
 mod answered;
+mod certificates;
 mod change;
 mod children;
 mod floating;
@@ -38,6 +39,7 @@ mod repair;
 mod replace;
 mod request_size;
 mod routing;
+mod secret;
 mod seen;
 mod seen_policy;
 mod seen_store;
@@ -51,6 +53,7 @@ mod vip;
 
 pub use actor::Actor;
 pub use adopt::Takeover;
+pub use certificates::FoundContent;
 pub use change::{ApiService, ApiVerb, CloudChange, ServiceCall};
 pub use mark::{
     KEEP, Mark, cluster_name_tag, cluster_tag, clusters_in, group_owner, is_group, is_reserved_word, is_word_of_mark,
@@ -59,9 +62,10 @@ pub use mark::{
 pub use memory::RepairBudget;
 pub use outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
 pub use routing::difference::{RouteGap, RouteObstacle};
+pub use secret::{SecretPayload, SeenSecret, owner_of_secret};
 pub use seen::{
-    AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
-    SeenPort,
+    AddressHolder, HiddenSecrets, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember,
+    SeenMonitor, SeenPool, SeenPort,
 };
 pub use seen_policy::{SeenPolicy, SeenRule};
 pub use sharing::{SharedPart, SharedWish, Sharing, SharingLoss, merged};

@@ -32,6 +32,7 @@ impl Actor {
             resource_tags: &self.resource_tags,
             abilities,
             sharing: self.sharing.as_deref(),
+            certificates: self.references(wanted),
         }
     }
 
@@ -39,8 +40,14 @@ impl Actor {
         if let Some(block) = self.refused_wish(wanted) {
             return BalancerStep::Blocked(block);
         }
+        // Octavia's lock does not matter to the key manager, and a listener comes after its certificates.
+        if let Some(step) = self.store_step(wanted, now) {
+            return step;
+        }
         let target = self.target(wanted, facts, now);
-        let Some(lineup) = self.lineup() else { return self.create(&target, None, now) };
+        let Some(lineup) = self.lineup() else {
+            return self.contents_awaited(now).unwrap_or_else(|| self.create(&target, None, now));
+        };
         let current = lineup.current;
         // Of a shared one the oldest owner may not have been heard yet, and another one would lack those who have not.
         let is_whole = !self.is_spared(&current.tags);
@@ -120,7 +127,11 @@ impl Actor {
             (Some(network), None) => CloudChange::CreatePort { body: self.port_body(target, network) },
             (_, port) => {
                 let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
-                let is_left_out = |id: &_| target.refusal(*id).is_some() || self.memory.unsupported.contains_key(id);
+                let is_left_out = |id: &_| {
+                    target.refusal(*id).is_some()
+                        || target.lacks_certificate(*id)
+                        || self.memory.unsupported.contains_key(id)
+                };
                 let without: Vec<_> = all.filter(is_left_out).collect();
                 let (port, replaces) = (port.map(|port| port.id.as_str()), replaces.map(|one| one.id.as_str()));
                 let populated = target.abilities.provider.populated_create;
@@ -180,6 +191,9 @@ impl Actor {
         if let Some(stray) = self.unused_ports().find(|one| self.may_remove(&one.id, now)) {
             return self.port_deleted(stray, now);
         }
+        if let Some(step) = self.surplus_secret(target, now) {
+            return step;
+        }
         if let Some(pool) = self.memory.unread.first() {
             return BalancerStep::Look(CloudLook::Members { pool: pool.clone() });
         }
@@ -206,6 +220,9 @@ impl Actor {
         let mut blocked = self.memory.blocked(now).filter(|(part, _)| !is_apart(part));
         if let Some((_, block)) = blocked.next() {
             return BalancerStep::Blocked(block.clone());
+        }
+        if let Some(step) = self.contents_missing(now) {
+            return step;
         }
         if let Some(words) = self.port_conflict(target, balancer) {
             return BalancerStep::Blocked(Block::Conflict(words));

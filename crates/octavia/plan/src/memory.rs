@@ -5,10 +5,11 @@ mod repairs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gimbal_kuryr_model::{ListenerId, PoolId, Text};
+use gimbal_kuryr_model::{CertificateHash, ListenerId, PoolId, Text};
 
 pub use self::repairs::RepairBudget;
 pub(crate) use self::repairs::RepairTime;
+use crate::certificates::CertificateMemory;
 use crate::outcome::CloudAbility;
 use crate::seen::{Provisioning, Seen, SeenFloatingIp};
 use crate::step::{BalancerStep, Block, Wait};
@@ -64,6 +65,10 @@ pub(crate) enum PlanPart {
     NewMembers(PoolId),
     /// That no client connects to a listener.
     Closing(ListenerId),
+    /// A certificate that is to be stored, by its hash.
+    Certificate(CertificateHash),
+    /// What the key manager shows.
+    Secrets,
     /// What has this ID and is not wanted: a load balancer or port beside the one that is, a listener, a policy, or a pool.
     Removal(String),
 }
@@ -154,6 +159,7 @@ pub(crate) struct Memory {
     pub(crate) used_port: Option<(String, Duration, bool)>,
     /// Whether a creation waits because another's load balancer has a port of ours.
     pub(crate) given_away: bool,
+    pub(crate) certificates: CertificateMemory,
 }
 
 /// Returns the key under which a member without our mark is remembered. A batch gives members no IDs.
@@ -259,6 +265,11 @@ impl Memory {
     /// Leaves a part alone.
     pub(crate) fn block(&mut self, part: PlanPart, block: Block, until: Option<Duration>) {
         self.blocks.insert(part, LeftAlone { block, until, failing: None });
+    }
+
+    /// Leaves a part alone no longer.
+    pub(crate) fn unblock(&mut self, part: &PlanPart) {
+        self.blocks.remove(part);
     }
 
     /// Returns why a part is left alone.

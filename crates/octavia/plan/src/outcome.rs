@@ -42,6 +42,19 @@ pub enum ServiceRefusal {
     Busy(Option<Duration>),
 }
 
+impl ServiceRefusal {
+    /// Returns it in other words, if it has any.
+    pub(crate) fn with_words(self, other: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Quota(words) => Self::Quota(other(words)),
+            Self::Forbidden(words) => Self::Forbidden(other(words)),
+            Self::Invalid(words) => Self::Invalid(other(words)),
+            Self::Unsupported(words) => Self::Unsupported(other(words)),
+            rest => rest,
+        }
+    }
+}
+
 impl std::fmt::Display for ServiceRefusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

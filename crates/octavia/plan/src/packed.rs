@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::secret::SeenSecret;
 use crate::seen::{
-    Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool, SeenPort,
+    HiddenSecrets, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPool,
+    SeenPort,
 };
 use crate::seen_policy::{SeenPolicy, SeenRule};
 
@@ -282,7 +284,7 @@ macro_rules! structs {
 numbers! { u16, u32, u64 }
 
 structs! {
-    Seen { balancers, ports, floating }
+    Seen { balancers, ports, floating, secrets, secrets_hidden }
     SeenBalancer {
         id, provisioning, operating, created_at, name, tags, description, admin_state_up, project, provider, flavor,
         zone, vip_address, vip_port, vip_subnet, additional_vips, security_groups, listeners, pools,
@@ -303,6 +305,8 @@ structs! {
         user, user_goes,
     }
     SeenFloatingIp { id, address, port, project, network, description, revision, tags }
+    SeenSecret { id, reference, name, created_at, project }
+    HiddenSecrets { words, is_refused }
 }
 
 #[cfg(test)]
@@ -344,6 +348,8 @@ mod tests {
             balancers: vec![SeenBalancer::read_tree(&row), SeenBalancer::default()],
             ports: vec![SeenPort::read(&port)],
             floating: vec![SeenFloatingIp::read(&floating)],
+            secrets: vec![SeenSecret { id: id(9), name: "gimbal/prod1/5d0c".into(), ..SeenSecret::default() }],
+            secrets_hidden: None,
         }
     }
 

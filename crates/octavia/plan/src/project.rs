@@ -15,6 +15,10 @@ impl Actor {
             CloudChange::CreatePort { body }
             | CloudChange::CreateBalancer { body }
             | CloudChange::CreateFloatingIp { body } => body["project_id"].as_str(),
+            CloudChange::CreateSecret { project, .. } => Some(project.as_str()),
+            CloudChange::DeleteSecret { id } => {
+                self.seen.secrets.iter().find(|one| one.id == *id).map(|one| one.project.as_str())
+            }
             CloudChange::UpdatePort { id, .. } | CloudChange::TagPort { id, .. } | CloudChange::DeletePort { id } => {
                 let seen = self.seen.ports.iter().find(|one| one.id == *id).map(|one| one.project.as_str());
                 seen.or_else(|| self.memory.suspect.as_ref().filter(|one| one.is_about(id)).map(|one| one.project()))

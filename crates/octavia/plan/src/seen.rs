@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use crate::mark::{KEEP, is_kept};
+use crate::secret::SeenSecret;
 use crate::seen_policy::SeenPolicy;
 
 /// The progress of a load balancer's, or a part's, last change.
@@ -46,6 +47,19 @@ pub struct Seen {
     pub ports: Vec<SeenPort>,
     /// Floating IPs.
     pub floating: Vec<SeenFloatingIp>,
+    /// Secrets of the key manager; only those of routers are looked for.
+    pub secrets: Vec<SeenSecret>,
+    /// Why the key manager did not show what it has; unset: it did.
+    pub secrets_hidden: Option<HiddenSecrets>,
+}
+
+/// Why the key manager did not show what it has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HiddenSecrets {
+    /// The reason in words.
+    pub words: String,
+    /// It does not let itself be asked; else it may answer next time.
+    pub is_refused: bool,
 }
 
 /// A load balancer.

@@ -81,6 +81,8 @@ pub enum Block {
     Failing,
     /// The load balancer was repaired too often.
     RepairBudget,
+    /// A certificate cannot be stored, or is not to be had; which and why, in words.
+    Certificate(String),
 }
 
 impl std::fmt::Display for Block {
@@ -90,7 +92,7 @@ impl std::fmt::Display for Block {
             Self::Forbidden(words) => write!(f, "the role does not allow it: {words}"),
             Self::Invalid(words) => write!(f, "the request is invalid: {words}"),
             Self::Unsupported(words) => write!(f, "the provider cannot do it: {words}"),
-            Self::Conflict(words) => f.write_str(words),
+            Self::Conflict(words) | Self::Certificate(words) => f.write_str(words),
             Self::Failing => f.write_str("a request fails"),
             Self::RepairBudget => f.write_str("it was made again too often"),
         }
@@ -115,7 +117,7 @@ impl Actor {
                 BalancerStep::Look(CloudLook::Owner)
             };
         }
-        if memory.is_retry_blind(now) {
+        if memory.is_retry_blind(now) || self.looks_for_hidden(now) {
             return BalancerStep::Look(CloudLook::Owner);
         }
         match &self.desired {
@@ -159,6 +161,7 @@ impl Actor {
                 refused => refused,
             };
         }
-        self.suspect_step(now).unwrap_or(BalancerStep::Gone)
+        // Listeners referred to them until now.
+        self.suspect_step(now).or_else(|| self.last_secret(now)).unwrap_or(BalancerStep::Gone)
     }
 }

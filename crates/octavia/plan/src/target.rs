@@ -23,6 +23,8 @@ pub(crate) struct WantedBalancer<'a> {
     pub(crate) resource_tags: &'a [Text],
     pub(crate) abilities: UsableAbilities,
     pub(crate) sharing: Option<&'a Sharing>,
+    /// What the TLS listeners of a router refer to, the default first.
+    pub(crate) certificates: Vec<String>,
 }
 
 /// A wanted listener.
@@ -125,11 +127,17 @@ impl WantedBalancer<'_> {
         if wish.kind != ListenerKind::Plain {
             options.insert("insert_headers".into(), json!({"X-Forwarded-For": "true"}));
         }
-        if wish.kind == ListenerKind::TerminatedHttps
-            && let Some((first, others)) = header.tls_containers.split_first()
-        {
-            options.insert("default_tls_container_ref".into(), json!(&**first));
-            options.insert("sni_container_refs".into(), others.iter().map(|one| json!(&**one)).collect());
+        if wish.kind == ListenerKind::TerminatedHttps {
+            let mut references = match self.is_router() {
+                true => self.certificates.iter().map(|one| json!(one)).collect::<Vec<_>>(),
+                false => header.tls_containers.iter().map(|one| json!(&**one)).collect(),
+            }
+            .into_iter();
+            // One that has any and is to have others keeps them until those are there.
+            if let Some(first) = references.next() {
+                options.insert("default_tls_container_ref".into(), first);
+                options.insert("sni_container_refs".into(), references.collect());
+            }
         }
         let (up, allowed) = match &header.clients {
             ClientRanges::Everyone => (true, Some(Vec::new())),

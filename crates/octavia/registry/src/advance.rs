@@ -74,7 +74,7 @@ impl ManagedCluster {
             return Some(call);
         }
         let of_kind = |is_it: fn(&Line) -> bool| self.lines.keys().filter(move |line| is_it(line)).cloned();
-        let mut lines = vec![Line::Neutron];
+        let mut lines = vec![Line::KeyManager, Line::Neutron];
         lines.extend(of_kind(|line| matches!(line, Line::VipPort(_))));
         let at = if self.since_creation >= CHANGES_PER_CREATION { lines.len() } else { lines.len() + 1 };
         lines.push(Line::Octavia);
@@ -133,7 +133,7 @@ impl ManagedCluster {
         match line {
             Line::Creation(_) => self.since_creation = 0,
             Line::Octavia => self.since_creation += 1,
-            Line::Neutron | Line::VipPort(_) | Line::Looks => {}
+            Line::Neutron | Line::VipPort(_) | Line::KeyManager | Line::Looks => {}
         }
         if let Some(bucket) = &mut self.bucket {
             bucket.take(now);
@@ -183,6 +183,7 @@ impl ManagedCluster {
             // Another writer may have been at work since.
             cell.is_resumed |= cell.confirmed != 0;
         }
+        self.ask_for_contents(owner, cell, shared, now);
         let may_change = self.refresh_shared(owner, cell);
         if may_change && self.is_held(owner, cell, shared, now) {
             return None;
@@ -416,6 +417,11 @@ impl ManagedCluster {
             shared
                 .events
                 .push(RegistryEvent::OrphanRemoved { cluster: self.settings.name.clone(), owner: owner.clone() });
+        }
+        let may_be_left = self.facts.certificates || !cell.actor.secrets().is_empty();
+        if let Some(words) = cell.actor.secrets_left(shared.at(now)).filter(|_| may_be_left) {
+            let cluster = self.settings.name.clone();
+            shared.events.push(RegistryEvent::SecretsLeft { cluster, owner: owner.clone(), words: words.into() });
         }
         cell.state = CellState::Gone;
         cell.places = Places::default();

@@ -143,6 +143,7 @@ impl ManagedCluster {
         {
             match rows {
                 Some(rows) => more = look.rows(part, project, rows),
+                None if *part == LookPart::Secrets => more = look.secrets_unread(),
                 None => more = look.read_failed(project),
             }
             if look.is_over()
@@ -208,7 +209,8 @@ impl ManagedCluster {
         cell.journal.note(shared.at(now), Deed::Looked);
         let (balancers, ports) =
             (seen.balancers.iter().map(|one| &one.project), seen.ports.iter().map(|one| &one.project));
-        let mut projects = balancers.chain(ports).chain(seen.floating.iter().map(|one| &one.project));
+        let others = seen.floating.iter().map(|one| &one.project).chain(seen.secrets.iter().map(|one| &one.project));
+        let mut projects = balancers.chain(ports).chain(others);
         let found = projects.find(|project| !project.is_empty());
         if cell.is_deleting()
             && let Some(project) = found
@@ -350,6 +352,7 @@ fn is_missing(before: &Seen, now: &Seen) -> bool {
     let ids = |seen: &Seen| -> BTreeSet<String> {
         let mut ids = BTreeSet::new();
         ids.extend(seen.floating.iter().map(|one| one.id.clone()));
+        ids.extend(seen.secrets.iter().map(|one| one.id.clone()));
         for balancer in &seen.balancers {
             ids.insert(balancer.id.clone());
             for listener in &balancer.listeners {

@@ -36,12 +36,14 @@ pub enum CallLane {
     Octavia,
     /// Changes in Neutron.
     Neutron,
+    /// Changes in the key manager.
+    KeyManager,
 }
 
 /// A call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CloudCall {
-    /// Read: answer [`CallAnswer::Rows`] or [`CallAnswer::ReadFailed`].
+    /// Read: answer [`CallAnswer::Rows`], [`CallAnswer::ReadFailed`] or [`CallAnswer::ReadRefused`].
     Read(CloudRead),
     /// Send [`CloudChange::request`] once, and repeat nothing: answer [`CallAnswer::Changed`], [`CallAnswer::NotSent`] or
     /// [`CallAnswer::Unsendable`].
@@ -76,6 +78,11 @@ pub enum CallAnswer {
         words: String,
         /// How long the service asks to be left alone.
         retry_after: Option<Duration>,
+    },
+    /// A read is refused for want of a right, or of the service: it will be until somebody changes that.
+    ReadRefused {
+        /// Why, for people.
+        words: String,
     },
     /// What came of a change.
     Changed(ChangeOutcome),

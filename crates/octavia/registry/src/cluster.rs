@@ -11,6 +11,7 @@ use gimbal_schedule::{Queue, TokenBucket};
 use crate::adoption::PendingAdoption;
 use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
+use crate::contents::WantedContents;
 use crate::journal::Deed;
 use crate::kept_turns::KeptTurns;
 use crate::learned::Learned;
@@ -65,7 +66,7 @@ pub(crate) struct ManagedCluster {
     /// What was given, with what was learned.
     pub(crate) facts: CloudFacts,
     pub(crate) learned: Learned,
-    heard: Option<Instant>,
+    pub(crate) heard: Option<Instant>,
     /// Grows when the stream comes back: what was seen before is to be confirmed.
     pub(crate) life: u32,
     /// When that life began.
@@ -128,6 +129,7 @@ pub(crate) struct ManagedCluster {
     /// What owners have adopted, and when, until they have seen it.
     pub(crate) adopted: BTreeMap<Text, (Text, Instant)>,
     pub(crate) since_creation: u32,
+    pub(crate) contents: WantedContents,
 }
 
 impl ManagedCluster {
@@ -181,6 +183,7 @@ impl ManagedCluster {
             adoptions: BTreeMap::new(),
             adopted: BTreeMap::new(),
             since_creation: 0,
+            contents: WantedContents::default(),
             settings,
         }
     }
@@ -226,40 +229,6 @@ impl ManagedCluster {
 
     pub(crate) fn cluster_tag(&self) -> String {
         gimbal_octavia_plan::cluster_tag(&self.settings.uid)
-    }
-
-    pub(crate) fn heard(&mut self, age: Duration, now: Instant) {
-        if !self.is_live(age, now) {
-            self.life += 1;
-            self.searched_at.get_or_insert(now);
-            (self.alive_since, self.has_snapshot) = (Some(now), false);
-            self.poller.now();
-            self.orphans.clear();
-            self.look_whether_gone();
-        }
-        self.heard = Some(now);
-    }
-
-    /// Lets everybody of whom nothing was left look again, and say so again: another writer may have made something since.
-    fn look_whether_gone(&mut self) {
-        let gone = self.cells.iter_mut().filter(|(_, cell)| matches!(cell.state, CellState::Gone));
-        let owners: Vec<Text> = gone.map(|(owner, cell)| (cell.reported = None, owner.clone()).1).collect();
-        owners.iter().for_each(|owner| self.wake(owner));
-    }
-
-    pub(crate) fn stream_ended(&mut self) {
-        self.heard = None;
-        (self.is_current, self.is_complete) = (false, false);
-        (self.has_snapshot, self.is_told_all) = (false, false);
-    }
-
-    /// Whether its stream was heard of lately.
-    pub(crate) fn is_live(&self, age: Duration, now: Instant) -> bool {
-        self.live_until(age).is_some_and(|until| now < until)
-    }
-
-    pub(crate) fn live_until(&self, age: Duration) -> Option<Instant> {
-        self.heard.map(|heard| heard + age)
     }
 
     /// An entry, or the removal of its owner, has the key from now on.
@@ -432,6 +401,7 @@ impl ManagedCluster {
         self.held.remove(owner);
         self.told.remove(owner);
         self.dropped.push(owner.clone());
+        self.contents.forget(owner);
         self.former_left(&cell.key, owner);
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_guard::GuardEvent;
-use gimbal_kuryr_model::{DesiredKey, Text};
+use gimbal_kuryr_model::{CertificateHash, DesiredKey, Text};
 use gimbal_octavia_plan::CloudChange;
 
 /// Something that happened.
@@ -90,6 +90,30 @@ pub enum RegistryEvent {
         cluster: Text,
         /// The owner.
         owner: Text,
+    },
+    /// The content of a certificate is to be asked for: answer [`Registry::found_content`](crate::Registry::found_content). Until then it
+    /// is wanted, on this stream and on those after it.
+    ContentWanted {
+        /// The cluster.
+        cluster: Text,
+        /// Its hash.
+        hash: CertificateHash,
+    },
+    /// A content is wanted no longer.
+    ContentUnwanted {
+        /// The cluster.
+        cluster: Text,
+        /// Its hash.
+        hash: CertificateHash,
+    },
+    /// Nothing of an owner is left but what the key manager may have, which does not let it go.
+    SecretsLeft {
+        /// The cluster.
+        cluster: Text,
+        /// The owner.
+        owner: Text,
+        /// Why, in words.
+        words: Text,
     },
     /// An adoption came to its end.
     Adopted {

@@ -8,7 +8,7 @@ use gimbal_octavia_plan::{ApiVerb, CloudChange};
 const KEPT: usize = 20;
 
 /// Resources, in the words of [`gimbal_octavia_plan::ServiceCall::resource`].
-const RESOURCES: [&str; 10] = [
+const RESOURCES: [&str; 11] = [
     "port",
     "loadbalancer",
     "listener",
@@ -19,6 +19,7 @@ const RESOURCES: [&str; 10] = [
     "floatingip",
     "l7policy",
     "l7rule",
+    "secret",
 ];
 
 /// What was done.

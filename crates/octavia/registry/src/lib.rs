@@ -22,6 +22,7 @@
 //! - **[`Registry::want`]** for each entry that came or changed, **[`Registry::forget`]** for each that left the stream. What
 //!   left is not removed before [`Registry::snapshot_complete`] has proven that its owner is gone, [`RegistrySettings::orphan_grace`]
 //!   has passed, and the guard lets it go.
+//! - **[`Registry::found_content`]** with the answer of the controller to each [`RegistryEvent::ContentWanted`].
 //! - **[`Registry::reports`]** when a stream begins: everything is reported again. Later [`Registry::take_reports`].
 //! - On a clean stop: ask for no further call, and await those that are under way.
 
@@ -32,6 +33,7 @@ mod answers;
 mod call;
 mod cell;
 mod cluster;
+mod contents;
 mod event;
 mod explaining;
 mod fingerprint;
@@ -39,6 +41,7 @@ mod journal;
 mod kept_turns;
 mod learned;
 mod left;
+mod life;
 mod looking;
 mod newcomers;
 mod orphans;

@@ -110,7 +110,11 @@ impl ManagedCluster {
         }
         let (mut look, mut reads) = OwnerLook::begin(&self.mark(owner), &projects, known, self.life);
         (look.number, look.from) = (self.next_number(), Some(from));
+        let listed = projects.clone();
         look.spare(self.spared(cell, projects));
+        if self.may_have_secrets(cell) {
+            reads.extend(look.add_secrets(self.mark(owner), &listed));
+        }
         if cell.is_orphan || cell.is_deleting() {
             reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));
         }

@@ -1,6 +1,7 @@
 //! A look at everything that one owner has, read by read.
 
 mod policies;
+mod secrets;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -11,6 +12,8 @@ use gimbal_octavia_plan::{
 };
 use serde_json::Value;
 
+use self::secrets::SecretsLook;
+pub(crate) use self::secrets::secrets_of_project;
 use crate::call::CloudRead;
 use crate::fingerprint::{is_anothers, tags_of};
 use crate::sharing::owners_of_row;
@@ -35,6 +38,8 @@ pub(crate) enum LookPart {
     Rules(String),
     /// The load balancer that has a port of the owner's, whoever's it is.
     UserOf(String),
+    /// The secrets of a project.
+    Secrets,
 }
 
 /// A read, and the project that it is made in.
@@ -120,6 +125,7 @@ pub(crate) struct OwnerLook {
     found: BTreeSet<String>,
     /// The load balancers that have ports of the owner's and are not the owner's, by port.
     users: BTreeMap<String, Value>,
+    secrets: SecretsLook,
 }
 
 impl OwnerLook {
@@ -149,6 +155,7 @@ impl OwnerLook {
             unread: BTreeSet::new(),
             found: BTreeSet::new(),
             users: BTreeMap::new(),
+            secrets: SecretsLook::default(),
         };
         let mut reads = Vec::new();
         let lists_balancers = known.is_none();
@@ -238,6 +245,7 @@ impl OwnerLook {
             unread: BTreeSet::new(),
             found: BTreeSet::new(),
             users: BTreeMap::new(),
+            secrets: SecretsLook::default(),
         };
         let read = one(ApiService::Octavia, "loadbalancer", format!("loadbalancers/{id}"));
         (look, vec![(LookPart::Balancers, project.clone(), read)])
@@ -281,6 +289,7 @@ impl OwnerLook {
             LookPart::Policies(listener) => more = self.take_policies(listener, rows, project),
             LookPart::Rules(policy) => drop(self.rules.insert(policy.clone(), rows)),
             LookPart::UserOf(port) => self.take_user(port, &rows),
+            LookPart::Secrets => self.secrets.take(&rows, project),
         }
         self.outstanding += more.len();
         more.extend(self.ask_for_users());
@@ -356,7 +365,9 @@ impl OwnerLook {
         let mut ports: Vec<SeenPort> = self.known_ports.take().into_iter().flatten().chain(read).collect();
         ports.iter_mut().for_each(|port| port.has_user(self.users.get(&port.id).unwrap_or(&Value::Null)));
         let floating = self.floating.iter().map(SeenFloatingIp::read).collect();
-        Some((Seen { balancers, ports, floating }, OwnerRows { floating: Some(self.floating), ..self.rows }))
+        let (secrets, secrets_hidden) = self.secrets.end();
+        let seen = Seen { balancers, ports, floating, secrets, secrets_hidden };
+        Some((seen, OwnerRows { floating: Some(self.floating), ..self.rows }))
     }
 
     fn take_balancers(&mut self, rows: Vec<Value>, project: Option<&Text>) -> Vec<LookRead> {
@@ -460,6 +471,7 @@ pub(crate) fn list(
         "l7policy" => "l7policies",
         "l7rule" => "rules",
         "port" => "ports",
+        "secret" => "secrets",
         _ => "floatingips",
     };
     CloudRead { service, resource, path: path.to_owned(), query, key, list: true }

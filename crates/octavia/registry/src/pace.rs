@@ -31,6 +31,8 @@ pub(crate) enum Line {
     Octavia,
     /// Creations of load balancers, by project.
     Creation(Text),
+    /// Changes of what the key manager has.
+    KeyManager,
     /// Not a change: looks at everything that an owner has.
     Looks,
 }
@@ -41,6 +43,7 @@ impl Line {
             (CloudChange::CreateBalancer { .. }, _) => Self::Creation(project.clone()),
             (CloudChange::CreatePort { .. }, _) => Self::VipPort(project.clone()),
             (_, ApiService::Neutron) => Self::Neutron,
+            (_, ApiService::KeyManager) => Self::KeyManager,
             (_, ApiService::Octavia) => Self::Octavia,
         }
     }
@@ -48,6 +51,7 @@ impl Line {
     pub(crate) fn lane(&self) -> CallLane {
         match self {
             Self::Neutron | Self::VipPort(_) => CallLane::Neutron,
+            Self::KeyManager => CallLane::KeyManager,
             Self::Octavia | Self::Creation(_) => CallLane::Octavia,
             Self::Looks => CallLane::Reads,
         }
@@ -87,6 +91,7 @@ struct ProjectPace {
 pub(crate) struct CloudPace {
     octavia: ServicePace,
     neutron: ServicePace,
+    key_manager: ServicePace,
     reads: usize,
     read_pause: Pause,
     projects: BTreeMap<Text, ProjectPace>,
@@ -104,6 +109,7 @@ impl CloudPace {
         Self {
             octavia: service(),
             neutron: service(),
+            key_manager: service(),
             reads: 0,
             read_pause: Pause::default(),
             projects: BTreeMap::new(),
@@ -119,7 +125,8 @@ impl CloudPace {
     pub(crate) fn may_change(&self, line: &Line, now: Instant) -> bool {
         let service = match line.lane() {
             CallLane::Neutron => &self.neutron,
-            _ => &self.octavia,
+            CallLane::KeyManager => &self.key_manager,
+            CallLane::Octavia | CallLane::Reads => &self.octavia,
         };
         let has_room = service.in_flight < service.limit.current() && service.pause.until(now).is_none();
         let may_create = match line {
@@ -136,6 +143,7 @@ impl CloudPace {
         let pause = match line.map(Line::lane) {
             None => &self.read_pause,
             Some(CallLane::Neutron) => &self.neutron.pause,
+            Some(CallLane::KeyManager) => &self.key_manager.pause,
             Some(_) => &self.octavia.pause,
         };
         pause.until(now)
@@ -143,7 +151,7 @@ impl CloudPace {
 
     /// Returns when a pause ends.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
-        let pauses = [&self.octavia.pause, &self.neutron.pause, &self.read_pause];
+        let pauses = [&self.octavia.pause, &self.neutron.pause, &self.key_manager.pause, &self.read_pause];
         pauses.into_iter().filter_map(|pause| pause.until(now)).min()
     }
 
@@ -187,7 +195,11 @@ impl CloudPace {
     }
 
     fn service(&mut self, lane: CallLane) -> &mut ServicePace {
-        if lane == CallLane::Neutron { &mut self.neutron } else { &mut self.octavia }
+        match lane {
+            CallLane::Neutron => &mut self.neutron,
+            CallLane::KeyManager => &mut self.key_manager,
+            CallLane::Octavia | CallLane::Reads => &mut self.octavia,
+        }
     }
 
     /// Returns why and until when a creation need not be tried, for its quota is used up.

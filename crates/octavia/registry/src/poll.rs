@@ -2,6 +2,7 @@
 
 mod comparison;
 mod freed;
+mod secrets;
 mod vip_ports;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +13,14 @@ use gimbal_octavia_plan::{ApiService, cluster_name_tag, clusters_in, is_group, m
 use serde_json::Value;
 
 use self::comparison::ListComparison;
+use self::secrets::SecretsByOwner;
 use crate::call::CloudRead;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
 use crate::event::{FoundOwner, RegistryEvent};
 use crate::fingerprint::{has_tag, tags_of};
 use crate::left::LeftRows;
-use crate::owner_look::list;
+use crate::owner_look::{list, secrets_of_project};
 use crate::shared::{ReadFor, RegistryCore};
 use crate::unreadable::RUNS;
 
@@ -46,6 +48,8 @@ pub(crate) enum PollPart {
     VipPorts,
     /// The load balancers, floating IPs or unused ports of a project that the policy does not allow any more.
     Left,
+    /// Secrets of the key manager, where there may be certificates.
+    Secrets,
 }
 
 #[derive(Debug)]
@@ -68,6 +72,8 @@ struct PollRun {
     /// The owners whose VIPs these are.
     asked: BTreeSet<Text>,
     left: LeftRows,
+    /// The references of secrets, by owner; unset: not listed, or not all could be read.
+    secrets: Option<SecretsByOwner>,
 }
 
 /// When the next lists are due, and those that go on.
@@ -116,7 +122,9 @@ impl Poller {
 
     /// Takes note that a list could not be read, and why.
     pub(crate) fn list_failed(&mut self, part: PollPart, project: &Text, words: &str) {
-        let Some(run) = self.run.as_mut().filter(|_| part != PollPart::Left) else { return };
+        // Without a key manager the rest goes on.
+        let is_spared = matches!(part, PollPart::Left | PollPart::Secrets);
+        let Some(run) = self.run.as_mut().filter(|_| !is_spared) else { return };
         run.failed.entry(project.clone()).or_insert_with(|| words.into());
         if part == PollPart::Balancers {
             run.unnamed.insert(project.clone());
@@ -177,6 +185,9 @@ impl ManagedCluster {
                 let mut unused = all();
                 unused.push(("device_id", String::new()));
                 add(PollPart::Ports, list(ApiService::Neutron, "port", "ports", unused));
+                if self.facts.certificates {
+                    add(PollPart::Secrets, secrets_of_project());
+                }
             }
         }
         if rarely {
@@ -198,6 +209,7 @@ impl ManagedCluster {
             vip_ports: None,
             asked: BTreeSet::new(),
             left: LeftRows::default(),
+            secrets: (rarely && self.facts.certificates).then(SecretsByOwner::new),
         });
         for (part, project, read) in reads.into_iter().rev() {
             self.reads.push_front(PlannedRead { what: ReadFor::Poll(part), project, read });
@@ -213,11 +225,13 @@ impl ManagedCluster {
         shared: &mut RegistryCore,
         now: Instant,
     ) {
+        let listed = (part == PollPart::Secrets).then(|| self.owners_of_secrets(rows.as_deref()));
         let Some(run) = self.poller.run.as_mut() else { return };
         run.outstanding = run.outstanding.saturating_sub(1);
         match (rows, part) {
             // Whoever may not use a project any more may not be able to read it.
             (rows, PollPart::Left) => run.left.add(project, rows),
+            (_, PollPart::Secrets) => run.add_secrets(listed.flatten()),
             (None, PollPart::VipPorts) => run.vip_ports = None,
             (Some(rows), PollPart::VipPorts) => {
                 run.vip_ports.iter_mut().for_each(|all| all.extend(rows.iter().cloned()))

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use gimbal_guard::GuardEvent;
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKey, LoadBalancerReport, Text};
-use gimbal_octavia_plan::ChangeOutcome;
+use gimbal_kuryr_model::{CertificateHash, CloudFacts, DesiredEntry, DesiredKey, LoadBalancerReport, Text};
+use gimbal_octavia_plan::{ChangeOutcome, FoundContent, HiddenSecrets};
 
 use crate::call::{CallAnswer, CallId, CallLane, CallToMake, CloudCall};
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::event::RegistryEvent;
+use crate::owner_look::LookPart;
 use crate::pace::Line;
 use crate::removals::GuardedOwner;
 use crate::settings::{ClusterSettings, RegistrySettings};
@@ -201,6 +202,13 @@ impl Registry {
         }
     }
 
+    /// Takes the answer of a cluster's controller that was asked for the content of a certificate.
+    pub fn found_content(&mut self, cluster: &str, hash: CertificateHash, found: &FoundContent, now: Instant) {
+        if let Some(cluster) = self.clusters.get_mut(cluster) {
+            cluster.found_content(hash, found, &self.shared, now);
+        }
+    }
+
     /// Returns the next call to make, or `None` if there is none to make now.
     pub fn next_call(&mut self, now: Instant) -> Option<CallToMake> {
         self.prepare(now);
@@ -256,17 +264,23 @@ impl Registry {
         let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.number == call.number);
         match call.what {
             CallFor::Read { what, project } => {
+                let is_refused = matches!(answer, CallAnswer::ReadRefused { .. });
                 let (rows, words, retry_after) = match answer {
                     CallAnswer::Rows(rows) => (Some(rows), String::new(), None),
                     CallAnswer::ReadFailed { words, retry_after } => (None, words, retry_after),
+                    CallAnswer::ReadRefused { words } => (None, words, None),
                     CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
                         (None, String::new(), None)
                     }
                 };
                 shared.pace.read_ends(retry_after, now);
                 if let Some(cluster) = cluster {
-                    if let (ReadFor::Poll(part), None) = (&what, &rows) {
-                        cluster.poller.list_failed(*part, &project, &words);
+                    match (&what, &rows) {
+                        (ReadFor::Poll(part), None) => cluster.poller.list_failed(*part, &project, &words),
+                        (ReadFor::Look { owner, number, part: LookPart::Secrets }, None) => {
+                            cluster.secrets_hidden(owner, *number, HiddenSecrets { words, is_refused });
+                        }
+                        _ => {}
                     }
                     cluster.was_read(what, &project, rows, shared, now);
                 }
@@ -322,7 +336,9 @@ fn outcome_of(answer: CallAnswer) -> Result<ChangeOutcome, Option<Text>> {
         CallAnswer::NotSent => Err(None),
         CallAnswer::Unsendable { words } => Err(Some(words.into())),
         // Whoever answers a change like a read knows nothing about it.
-        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } => Ok(ChangeOutcome::Unknown(String::new())),
+        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } | CallAnswer::ReadRefused { .. } => {
+            Ok(ChangeOutcome::Unknown(String::new()))
+        }
     }
 }
 
@@ -400,6 +416,7 @@ impl ManagedCluster {
 
     /// Does what its time has come for.
     fn tick(&mut self, shared: &mut RegistryCore, now: Instant) {
+        self.tell_unwanted(shared);
         for owner in std::mem::take(&mut self.dropped) {
             shared.pace.forget(&(self.settings.name.clone(), owner));
         }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{
     DesiredEntry, DesiredKey, FloatingAllocation, ListenerId, LoadBalancerHeader, LoadBalancerReport, Phase,
-    PortRefusal, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedPolicy, ReportedPool, Text,
+    PortRefusal, ReportedCertificate, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer,
+    ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, Text,
 };
-use gimbal_octavia_plan::{Block, SeenBalancer, SeenFloatingIp, SeenListener, SeenPolicy, SeenPool};
+use gimbal_octavia_plan::{Block, SeenBalancer, SeenFloatingIp, SeenListener, SeenPolicy, SeenPool, SeenSecret};
 
 use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
@@ -313,8 +313,11 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         })
     });
     let routes = cell.routes.as_deref().cloned();
+    let certificate =
+        |one: &SeenSecret| Some(ReportedCertificate { reference: one.reference.as_str().into(), hash: one.hash()? });
+    let certificates: Vec<_> = cell.actor.secrets().iter().filter_map(certificate).collect();
     let Some(balancer) = cell.actor.balancer() else {
-        return ReportedObjects { floating_ip: floating, routes, ..ReportedObjects::default() };
+        return ReportedObjects { floating_ip: floating, routes, certificates, ..ReportedObjects::default() };
     };
     let of = |pool: &str| balancer.listeners.iter().find(|one| one.default_pool.as_deref() == Some(pool));
     let pool = |pool: &SeenPool| ReportedPool {
@@ -343,7 +346,7 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         floating_ip: floating,
         policies: balancer.listeners.iter().filter(|one| is_its(&one.tags)).flat_map(policies).collect(),
         routes,
-        certificates: Vec::new(),
+        certificates,
     }
 }
 

@@ -69,6 +69,7 @@ pub(crate) fn as_condition<'a>(block: &'a Block, last_error: &'a str) -> (&'stat
         Block::Invalid(words) => ("Degraded", "Invalid", words.as_str()),
         Block::Unsupported(words) => ("Unsupported", "Provider", words.as_str()),
         Block::Conflict(words) => ("Conflict", "InUse", words.as_str()),
+        Block::Certificate(words) => ("Degraded", "Certificate", words.as_str()),
         Block::Failing => ("Degraded", "Failing", last_error),
         Block::RepairBudget => {
             ("Degraded", "RepairBudget", "it was made again too often, and is left as it is for now")

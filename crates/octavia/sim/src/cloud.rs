@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::data_plane::Forwarding;
 use crate::http::{ApiRefusal, Method, SimRequest, SimResponse};
+use crate::key_manager::KeyManager;
 use crate::network::Network;
 use crate::objects::ObjectTree;
 use crate::provider::{Fate, Provider, Work};
@@ -21,6 +22,7 @@ pub struct CloudModel {
     pub(crate) provider: Provider,
     pub(crate) store: ObjectTree,
     pub(crate) network: Network,
+    pub(crate) keys: KeyManager,
     pub(crate) quotas: Quotas,
     pub(crate) now: Duration,
     /// How the next changes end.
@@ -82,6 +84,7 @@ impl CloudModel {
         match path.as_slice() {
             ["v2", "lbaas", rest @ ..] => self.octavia(rest, request).unwrap_or_else(ApiRefusal::by_octavia),
             ["v2.0", rest @ ..] => self.neutron(rest, request).unwrap_or_else(ApiRefusal::by_neutron),
+            ["v1", rest @ ..] => self.key_manager(rest, request).unwrap_or_else(ApiRefusal::by_barbican),
             _ => ApiRefusal::new(404, "The resource could not be found.").by_octavia(),
         }
     }

@@ -137,6 +137,12 @@ impl ApiRefusal {
         SimResponse::ok(self.status, json!({"faultcode": faultcode, "faultstring": self.words, "debuginfo": null}))
     }
 
+    /// Returns the refusal as Barbican sends it.
+    pub(crate) fn by_barbican(self) -> SimResponse {
+        let Self { status, words } = self;
+        SimResponse::ok(status, json!({"code": status, "title": "Refused", "description": words}))
+    }
+
     /// Returns the refusal as Neutron sends it.
     pub(crate) fn by_neutron(self) -> SimResponse {
         let Self { status, words } = self;

@@ -1,4 +1,4 @@
-//! A model of the APIs of Octavia and of a part of Neutron, for tests: locks, statuses, quotas and refusals as the real
+//! A model of the APIs of Octavia and of a part of Neutron and Barbican, for tests: locks, statuses, quotas and refusals as the real
 //! services have them, with a virtual clock and a provider that fails on request.
 //!
 //! [`CloudModel::handle`] answers one request as the real services would, in JSON, so that a client can be run against it
@@ -28,7 +28,9 @@
 //! compared with the real services by a test of gimbal-testkit: the same random requests, equal rows. As in the real one, a
 //! creation that is refused leaves the port of the VIP behind, if Octavia made it.
 //!
-//! Not modelled: TLS containers, what flavors and availability zones mean, quality of service, routers.
+//! Secrets of a key manager have names and nothing in them.
+//!
+//! Not modelled: what flavors and availability zones mean, quality of service, routers.
 
 mod balancers;
 mod cloud;
@@ -36,6 +38,7 @@ mod data_plane;
 mod dice;
 mod graph;
 mod http;
+mod key_manager;
 mod list;
 mod listeners;
 mod members;
@@ -55,6 +58,7 @@ pub use cloud::CloudModel;
 pub use data_plane::{ForwardTarget, Forwarding};
 pub use dice::Dice;
 pub use http::{Method, SimRequest, SimResponse};
+pub use key_manager::KeyManagerMode;
 pub use provider::{Fate, Provider};
 pub use quota::ProjectQuota;
 pub use requests::Answered;

@@ -43,6 +43,7 @@ impl CloudModel {
         let fields = schema::updated(ApiKind::Listener, body)?;
         let balancer = self.store.balancer_of(id);
         self.check_cidrs(&balancer, &fields)?;
+        self.check_certificates(&protocol, &fields)?;
         self.transaction(&balancer, |cloud| {
             if let Some(pool) = fields.get("default_pool_id").and_then(Value::as_str) {
                 cloud.check_pool(&balancer, pool, &protocol)?;
@@ -79,7 +80,11 @@ impl CloudModel {
         if !self.provider.protocols.iter().any(|one| one == protocol) {
             return Err(self.provider.refuse(&format!("protocol {protocol}")));
         }
-        if protocol == "TERMINATED_HTTPS" {
+        let has = |key: &str| match fields.get(key) {
+            Some(Value::Array(all)) => !all.is_empty(),
+            other => other.is_some_and(Value::is_string),
+        };
+        if protocol == "TERMINATED_HTTPS" && !has("default_tls_container_ref") && !has("sni_container_refs") {
             let words = "An SNI or default certificate container reference must be provided for TERMINATED_HTTPS protocol listeners.";
             return Err(ApiRefusal::invalid(words));
         }
@@ -97,6 +102,7 @@ impl CloudModel {
             self.check_pool(balancer, pool, protocol)?;
         }
         self.check_cidrs(balancer, &fields)?;
+        self.check_certificates(protocol, &fields)?;
         Ok(self.insert(ApiKind::Listener, balancer, project, fields))
     }
 

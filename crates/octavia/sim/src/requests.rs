@@ -38,6 +38,8 @@ pub enum Answered {
 #[derive(Debug, Clone)]
 pub(crate) struct Frontend {
     pub(crate) port: u16,
+    /// The names of the secrets that hold the certificates, the default first; empty without TLS.
+    pub(crate) certificates: Vec<String>,
     policies: Vec<Policy>,
     default: Option<Pool>,
 }
@@ -84,9 +86,17 @@ impl CloudModel {
         Some(routing.answer(host, path))
     }
 
+    /// Returns the names of the secrets whose certificates a listener serves TLS with, the default first. `None`: nothing listens
+    /// there.
+    #[must_use]
+    pub fn certificates(&self, balancer: &str, port: u16) -> Option<&[String]> {
+        let routing = self.routed.get(balancer)?.iter().find(|one| one.port == port)?;
+        Some(&routing.certificates)
+    }
+
     /// Returns what a listener that haproxy serves over HTTP does with requests.
     pub(crate) fn routing(&self, id: &str, listener: &ApiObject, port: u16) -> Option<Frontend> {
-        if listener.text("protocol") != "HTTP" {
+        if !matches!(listener.text("protocol"), "HTTP" | "TERMINATED_HTTPS") {
             return None;
         }
         let pool = |id: &str| self.members_of(id).map(|targets| (id.to_owned(), targets));
@@ -114,7 +124,9 @@ impl CloudModel {
             };
             Some(Policy { rules, action })
         });
-        Some(Frontend { port, policies: policies.collect(), default: pool(listener.text("default_pool_id")) })
+        let certificates = self.named_certificates(&listener.fields);
+        let default = pool(listener.text("default_pool_id"));
+        Some(Frontend { port, certificates, policies: policies.collect(), default })
     }
 
     /// Returns whether haproxy refuses the configuration: an expression was cut where a character starts a comment, and is
@@ -125,7 +137,8 @@ impl CloudModel {
             return false;
         }
         let listeners = self.store.below(balancer, ApiKind::Listener);
-        let listeners = listeners.filter(|(_, one)| one.text("protocol") == "HTTP" && is_there(one));
+        let is_http = |one: &ApiObject| matches!(one.text("protocol"), "HTTP" | "TERMINATED_HTTPS");
+        let listeners = listeners.filter(|(_, one)| is_http(one) && is_there(one));
         let policies = listeners.flat_map(|(id, _)| self.store.below(id, ApiKind::Policy));
         let policies = policies.filter(|(_, one)| is_there(one));
         let mut rules = policies.flat_map(|(id, _)| self.store.below(id, ApiKind::Rule));

@@ -179,6 +179,8 @@ const LISTENER: &[Field] = &[
     field("timeout_tcp_inspect", TIMEOUT, Always, || json!(0)),
     field("tags", Tags, Always, list),
     field("allowed_cidrs", Cidrs, Always, null),
+    field("default_tls_container_ref", Text(255), Always, null),
+    field("sni_container_refs", Tags, Always, list),
 ];
 
 const POOL: &[Field] = &[

@@ -37,6 +37,7 @@ mod mutation;
 mod mutation_result;
 mod page_size;
 mod raw_rows;
+mod secret_rows;
 mod send_permit;
 mod service;
 mod service_fault;

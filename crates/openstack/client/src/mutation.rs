@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
 use serde_json::Value;
+use zeroize::Zeroizing;
 
 use crate::{CallLabels, Error, ServiceType, Verb};
 
@@ -38,6 +40,20 @@ impl Mutation {
     #[must_use]
     pub fn create(resource: &'static str, path: &[&str], body: &Value) -> Self {
         Self::new(Verb::Create, resource, path, Bytes::from(body.to_string()))
+    }
+
+    /// Returns a POST of `body` with a payload in base64 under `payload`. The request is wiped from memory when it was sent, as far as
+    /// it is held here.
+    #[must_use]
+    pub fn create_secret(resource: &'static str, path: &[&str], body: &Value, payload: &[u8]) -> Self {
+        let encoded = Zeroizing::new(BASE64_STANDARD.encode(payload));
+        let body = body.to_string();
+        let start = body.strip_suffix('}').unwrap_or_default();
+        let mut bytes = Zeroizing::new(Vec::with_capacity(start.len() + encoded.len() + 16));
+        for part in [start, ",\"payload\":\"", encoded.as_str(), "\"}"] {
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        Self::new(Verb::Create, resource, path, Bytes::from_owner(bytes))
     }
 
     /// Returns a PUT of `body` to `path`; without a body if that is null.
@@ -126,6 +142,14 @@ mod tests {
     fn a_put_of_nothing_has_no_body() {
         let failover = Mutation::update("loadbalancer", &["loadbalancers", "1", "failover"], &Value::Null);
         assert_eq!(failover.body().len(), 0);
+    }
+
+    #[test]
+    fn a_payload_is_one_more_field_of_the_body() {
+        let mutation = Mutation::create_secret("secret", &["secrets"], &serde_json::json!({"name": "n"}), b"PK\x00");
+        let body: Value = serde_json::from_slice(mutation.body()).unwrap();
+        assert_eq!(body, serde_json::json!({"name": "n", "payload": "UEsA"}));
+        assert!(!format!("{mutation:?}").contains("UEsA"));
     }
 
     #[test]

@@ -34,9 +34,10 @@ pub(super) fn not_released(refusal: ReleaseRefusal) -> Status {
     match refusal {
         ReleaseRefusal::NotFound(_) => Status::not_found(refusal.to_string()),
         ReleaseRefusal::Unavailable(_) => Status::unavailable(refusal.to_string()),
-        ReleaseRefusal::NotMarked(..) | ReleaseRefusal::Status(..) | ReleaseRefusal::Refused(_) => {
-            Status::failed_precondition(refusal.to_string())
-        }
+        ReleaseRefusal::NotMarked(..)
+        | ReleaseRefusal::Status(..)
+        | ReleaseRefusal::Certificates(_)
+        | ReleaseRefusal::Refused(_) => Status::failed_precondition(refusal.to_string()),
     }
 }
 

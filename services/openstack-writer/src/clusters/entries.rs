@@ -2,13 +2,15 @@
 
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, Phase, Text};
+use gimbal_kuryr_model::{CertificateContent, CertificateHash, DesiredEntry, DesiredKey, Phase, Text};
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
+use gimbal_octavia_plan::{FoundContent, SecretPayload};
 use gimbal_octavia_registry::sharing_owner;
 use gimbal_session::{Outcome, Reject, Scope, WriterOutput};
 
 use super::claims::ClaimRefusal;
 use super::{ChangedEntry, ClusterState, Clusters, Outputs};
+use crate::bundle::bundle;
 use crate::policy::{EntrySize, PolicyBreach};
 
 /// What becomes of an entry.
@@ -54,7 +56,7 @@ impl Clusters {
                         tracing::warn!(cluster = %name, %key, reason, untold, "the controller cannot read a report");
                     }
                 }
-                WriterOutput::Content { .. } => {}
+                WriterOutput::Content { hash, content } => self.found_content(name, hash, content.as_ref(), now),
                 WriterOutput::Close => closes = true,
                 WriterOutput::Unreadable { key, reason } => {
                     let key = key.map(|key| key.to_string());
@@ -69,6 +71,22 @@ impl Clusters {
         if closes {
             self.close(name);
         }
+    }
+
+    /// Passes on the content of a certificate that was asked for, in the form in which it is stored.
+    fn found_content(
+        &mut self,
+        name: &Text,
+        hash: CertificateHash,
+        content: Option<&CertificateContent>,
+        now: Instant,
+    ) {
+        let found = match content.map(bundle) {
+            Some(Ok(bytes)) => FoundContent::Usable(SecretPayload::new(bytes)),
+            Some(Err(error)) => FoundContent::Unusable(error.to_string()),
+            None => FoundContent::Nowhere,
+        };
+        self.registry.found_content(name, hash, &found, now);
     }
 
     /// Tells the registry whether it knows what the open stream wants, and all of it.

@@ -88,6 +88,19 @@ impl Clusters {
             RegistryEvent::OrphanRemoved { cluster, owner } => {
                 tracing::info!(%cluster, %owner, "what was made for an owner that is gone is removed");
             }
+            RegistryEvent::ContentWanted { cluster, hash } => {
+                if let Some(state) = self.clusters.get_mut(cluster) {
+                    state.end.want_content(*hash);
+                }
+            }
+            RegistryEvent::ContentUnwanted { cluster, hash } => {
+                if let Some(state) = self.clusters.get_mut(cluster) {
+                    state.end.forget_content(hash);
+                }
+            }
+            RegistryEvent::SecretsLeft { cluster, owner, words } => {
+                tracing::warn!(%cluster, %owner, error = %words, "certificates of an owner that is gone may be left in the key manager; they are looked for again");
+            }
             RegistryEvent::Adopted { cluster, key, balancer, outcome } => {
                 tracing::info!(%cluster, %key, %balancer, ?outcome, "an adoption came to its end");
                 let is_it = |one: &mut PendingAdoption| one.cluster == *cluster && one.balancer == *balancer;

@@ -45,6 +45,7 @@ impl MarkedInventory {
                 ports.extend(reader.list(Neutron, "port", "ports", "ports", query).await?);
             }
             inventory.add(scope, &balancers, &floating, &ports);
+            inventory.add_secrets(scope, &reader.secrets(scope).await?);
         }
         Ok(inventory)
     }
@@ -82,6 +83,16 @@ impl MarkedInventory {
                 self.owners.insert(owner);
                 self.removed("port", text(row, "id"), text(row, "name"), description(row).split_whitespace());
             }
+        }
+    }
+
+    fn add_secrets(&mut self, scope: &MarkScope, secrets: &[Value]) {
+        for row in secrets {
+            let Some(owner) = scope.owner_of_secret(row) else { continue };
+            let diff = vec![format!("- {}", owner_tag_of(&owner))];
+            self.owners.insert(owner);
+            let id = text(row, "secret_ref").rsplit('/').next().unwrap_or_default();
+            self.change("delete", "secret", id, text(row, "name"), diff);
         }
     }
 
@@ -177,6 +188,19 @@ mod tests {
             ]
         );
         assert_eq!(all.owners().iter().map(|owner| &**owner).collect::<Vec<_>>(), ["s-1", "s-3"]);
+        let name = |cluster: &str| format!("gimbal/{cluster}/c-1/s-4/{}/shop/tls", "07".repeat(32));
+        all.add_secrets(
+            &scope(),
+            &[
+                json!({"name": name("prod1"), "secret_ref": "http://b/v1/secrets/ours"}),
+                json!({"name": name("prod2"), "secret_ref": "http://b/v1/secrets/anothers"}),
+                json!({"name": null, "secret_ref": "http://b/v1/secrets/mine"}),
+            ],
+        );
+        let secrets: Vec<_> =
+            all.changes().filter(|one| one.kind == "secret").map(|one| (&*one.id, &*one.name)).collect();
+        assert_eq!(secrets, [("ours", &*name("prod1"))]);
+        assert!(all.owners().contains("s-4"));
         assert_eq!(all.counts()["floatingip"], 1);
         let id = all.id(&scope());
         all.add(&scope(), &[balancer("c", MARK)], &[], &[]);

@@ -5,7 +5,7 @@ mod release;
 mod removal;
 
 use gimbal_kuryr_model::{CloudFacts, Text};
-use gimbal_octavia_plan::{ApiService, cluster_tag, is_word_of_mark, marked_owner};
+use gimbal_octavia_plan::{ApiService, cluster_tag, is_word_of_mark, marked_owner, owner_of_secret};
 use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead, ClusterSettings};
 use serde_json::Value;
 
@@ -42,6 +42,11 @@ impl MarkScope {
 
     fn owner_in_description(&self, row: &Value) -> Option<Text> {
         self.owner(description(row).split_whitespace())
+    }
+
+    /// Returns the owner that the name of a secret names; `None` if it is not one of this cluster.
+    fn owner_of_secret(&self, row: &Value) -> Option<Text> {
+        owner_of_secret(text(row, "name"), &self.settings.uid, self.cluster()).map(Text::from)
     }
 
     /// Returns the words that are not a part of the cluster's mark.
@@ -91,13 +96,27 @@ impl ProjectReader<'_> {
         Ok(self.rows(read).await?.into_iter().next())
     }
 
-    async fn rows(&self, read: CloudRead) -> Result<Vec<Value>, String> {
+    /// Returns the secrets of the project. Where a key manager lets no one see them, and no certificates are served, there are none.
+    async fn secrets(&self, scope: &MarkScope) -> Result<Vec<Value>, String> {
+        let (service, path, key) = (ApiService::KeyManager, "secrets".to_owned(), "secrets");
+        let read = CloudRead { service, resource: "secret", path, query: Vec::new(), key, list: true };
         match self.cloud.call(self.project, &CloudCall::Read(read), || false).await {
-            CallAnswer::Rows(rows) => Ok(rows),
-            CallAnswer::ReadFailed { words, .. } => Err(words),
-            CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
-                Err("a read was answered like a change".to_owned())
-            }
+            CallAnswer::ReadRefused { .. } if !scope.facts.certificates => Ok(Vec::new()),
+            answer => rows_of(answer),
+        }
+    }
+
+    async fn rows(&self, read: CloudRead) -> Result<Vec<Value>, String> {
+        rows_of(self.cloud.call(self.project, &CloudCall::Read(read), || false).await)
+    }
+}
+
+fn rows_of(answer: CallAnswer) -> Result<Vec<Value>, String> {
+    match answer {
+        CallAnswer::Rows(rows) => Ok(rows),
+        CallAnswer::ReadFailed { words, .. } | CallAnswer::ReadRefused { words } => Err(words),
+        CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
+            Err("a read was answered like a change".to_owned())
         }
     }
 }

@@ -50,6 +50,11 @@ pub(crate) enum ReleaseRefusal {
     NotMarked(String, Text),
     #[error("load balancer {0} is {1}, and Octavia refuses every change of it until that ends; order it again then")]
     Status(String, String),
+    #[error(
+        "load balancer {0} serves TLS with certificates that carry the mark in their names, which Barbican cannot change, so they would \
+         be removed; store them under other names, and let its listeners refer to those"
+    )]
+    Certificates(String),
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
@@ -81,6 +86,9 @@ impl MarkRelease {
             let status = text(&row, "provisioning_status");
             if matches!(status, "ERROR" | "PENDING_DELETE" | "DELETED") {
                 return Err(ReleaseRefusal::Status(id.to_owned(), status.to_owned()));
+            }
+            if has_certificates(&reader, scope, &row).await.map_err(ReleaseRefusal::Unavailable)? {
+                return Err(ReleaseRefusal::Certificates(id.to_owned()));
             }
             let parts = parts(&reader, scope, &owner, &row).await.map_err(ReleaseRefusal::Unavailable)?;
             let mut changes = Vec::new();
@@ -133,7 +141,8 @@ impl MarkRelease {
             CallAnswer::NotSent
             | CallAnswer::Unsendable { .. }
             | CallAnswer::Rows(_)
-            | CallAnswer::ReadFailed { .. } => {
+            | CallAnswer::ReadFailed { .. }
+            | CallAnswer::ReadRefused { .. } => {
                 let words = format!(
                     "the change of {} was not sent: OpenStack is not reached, the cluster's controller was not heard of lately, \
                      or its quarantine has ended; order it again, what is done stays done",
@@ -180,6 +189,26 @@ impl MarkedPart {
             }
         }
     }
+}
+
+/// Whether listeners refer to secrets that carry the mark.
+async fn has_certificates(reader: &ProjectReader<'_>, scope: &MarkScope, balancer: &Value) -> Result<bool, String> {
+    let of_balancer = vec![("loadbalancer_id", text(balancer, "id").to_owned())];
+    let listeners = reader.list(Octavia, "listener", "listeners", "listeners", of_balancer).await?;
+    let references = |row: &Value| {
+        let others = row["sni_container_refs"].as_array().cloned().unwrap_or_default();
+        others
+            .into_iter()
+            .chain([row["default_tls_container_ref"].clone()])
+            .filter(Value::is_string)
+            .collect::<Vec<_>>()
+    };
+    let references: Vec<Value> = listeners.iter().flat_map(references).collect();
+    if references.is_empty() {
+        return Ok(false);
+    }
+    let secrets = reader.secrets(scope).await?;
+    Ok(secrets.iter().any(|row| scope.owner_of_secret(row).is_some() && references.contains(&row["secret_ref"])))
 }
 
 /// Returns the parts of a load balancer, in the order in which they lose the mark.
@@ -238,6 +267,7 @@ fn update(service: ApiService, resource: &'static str, row: &Value, fields: Valu
         // Only Neutron's objects have one.
         revision: row["revision_number"].as_u64(),
         body: Value::Object(body),
+        payload: None,
     }
 }
 
@@ -250,6 +280,8 @@ fn without_mark(
     row: &Value,
 ) -> Vec<ServiceCall> {
     match service {
+        // Secrets are found by their names, which stay.
+        ApiService::KeyManager => Vec::new(),
         Octavia => without_tags(scope, resource, row).into_iter().collect(),
         Neutron => without_words_and_tags(scope, owner, resource, row),
     }

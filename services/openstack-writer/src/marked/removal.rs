@@ -104,7 +104,8 @@ fn begin(scope: &MarkScope, owners: &BTreeSet<Text>) -> Registry {
     // Only what was counted in the preview goes; there is no search for more.
     registry.set_current(cluster, true, false);
     for owner in owners {
-        let key = DesiredKey::new(DesiredKind::LoadBalancer, "", owner.clone());
+        // Whatever it was: of a router's owner, certificates are looked for as well.
+        let key = DesiredKey::new(DesiredKind::L7Router, "", owner.clone());
         registry.want(cluster, key, DesiredEntry::Deleting { owner: owner.clone() }, now);
     }
     registry

@@ -75,6 +75,8 @@ pub struct CloudKnowledge {
     pub subnets: BTreeMap<Text, SubnetFacts>,
     /// What is left of the quota.
     pub quota: FreeQuota,
+    /// Whether the cloud has a key manager.
+    pub key_manager: bool,
 }
 
 /// Why a wish is refused.
@@ -120,7 +122,7 @@ impl ClusterPolicy {
             quota: known.quota,
             enable_ingress: self.enable_ingress,
             l7_router_ip: self.l7_router_ip,
-            certificates: false,
+            certificates: self.enable_ingress && known.key_manager,
         }
     }
 

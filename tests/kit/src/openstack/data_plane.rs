@@ -43,6 +43,8 @@ pub struct Reply {
     pub body: String,
     /// Where a redirect leads to.
     pub location: Option<String>,
+    /// Over TLS: which certificate it was, by its SHA-256 in hexadecimal digits.
+    pub certificate: Option<String>,
 }
 
 /// What a client got that sends requests at a steady pace.
@@ -125,7 +127,19 @@ impl DataPlane {
     /// # Errors
     /// Nothing answers, or the data plane does not run.
     pub async fn request(&self, address: &str, port: u16, host: Option<&str>, path: &str) -> anyhow::Result<Reply> {
-        let question = json!({"do": "get", "address": address, "port": port, "path": path, "headers": {"Host": host}});
+        self.reply(json!({"do": "get", "address": address, "port": port, "path": path, "headers": {"Host": host}}))
+            .await
+    }
+
+    /// Sends one request over TLS to this host: its name is that of the server (SNI) and of the request. Any certificate will do.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn request_tls(&self, address: &str, port: u16, host: &str, path: &str) -> anyhow::Result<Reply> {
+        self.reply(json!({"do": "get", "address": address, "port": port, "path": path, "tls": host})).await
+    }
+
+    async fn reply(&self, question: Value) -> anyhow::Result<Reply> {
         let answer = self.ask(&question).await?;
         if let Some(why) = answer["failed"].as_str() {
             anyhow::bail!("{why}");
@@ -135,6 +149,7 @@ impl DataPlane {
             status: status.with_context(|| format!("an answer without a status: {answer}"))?,
             body: answer["body"].as_str().unwrap_or_default().to_owned(),
             location: answer["location"].as_str().map(str::to_owned),
+            certificate: answer["certificate"].as_str().map(str::to_owned),
         })
     }
 
@@ -146,6 +161,23 @@ impl DataPlane {
     pub async fn client(&self, name: &str, address: &str, port: u16, every: Duration) -> anyhow::Result<()> {
         let every = every.as_secs_f64();
         let question = json!({"do": "client", "name": name, "address": address, "port": port, "every": every});
+        self.ask(&question).await.map(drop)
+    }
+
+    /// The same over TLS, to this host.
+    ///
+    /// # Errors
+    /// The data plane does not run.
+    pub async fn tls_client(
+        &self,
+        name: &str,
+        (address, port): (&str, u16),
+        host: &str,
+        every: Duration,
+    ) -> anyhow::Result<()> {
+        let every = every.as_secs_f64();
+        let question =
+            json!({"do": "client", "name": name, "address": address, "port": port, "every": every, "tls": host});
         self.ask(&question).await.map(drop)
     }
 

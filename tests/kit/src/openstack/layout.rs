@@ -25,6 +25,7 @@ pub(super) struct Layout {
     settle_delay: String,
     octavia_workers: String,
     neutron: bool,
+    key_manager: bool,
     data_plane: Option<String>,
 }
 
@@ -42,6 +43,7 @@ impl Layout {
             settle_delay: options.settle_delay.as_secs_f64().to_string(),
             octavia_workers: options.octavia_workers.to_string(),
             neutron: options.neutron,
+            key_manager: options.key_manager,
             data_plane: options.data_plane.then(|| DataPlane::socket(dir).display().to_string()),
         };
         layout.write_policy("{}")?;
@@ -85,6 +87,7 @@ impl Layout {
         let has = |service: &Service| match service {
             Service::Keystone | Service::Octavia => true,
             Service::Neutron => self.neutron,
+            Service::Barbican => self.key_manager,
             Service::NeutronLbaas => self.environment.lbaas.is_some(),
         };
         Service::ALL.into_iter().filter(has).collect()
@@ -140,11 +143,18 @@ impl Layout {
                  where s.type = '{kind}' and e.region_id = '{region}';"
             )
         };
+        let without = "delete e from keystone.endpoint e join keystone.service s on s.id = e.service_id \
+                       where s.type = 'key-manager';";
         [
             endpoint("identity", REGION, self.identity()),
             endpoint("load-balancer", REGION, self.url(Service::Octavia)),
             endpoint("network", REGION, self.url(Service::Neutron)),
             endpoint("network", LBAAS_REGION, self.url(Service::NeutronLbaas)),
+            if self.key_manager {
+                endpoint("key-manager", REGION, self.url(Service::Barbican))
+            } else {
+                without.to_owned()
+            },
         ]
         .concat()
     }
@@ -176,6 +186,9 @@ impl Layout {
         ]);
         let driver = if self.neutron { "allowed_address_pairs_driver" } else { "network_noop_driver" };
         values.insert("network_driver", driver.to_owned());
+        values.insert("barbican", self.url(Service::Barbican));
+        let certificates = if self.key_manager { "barbican_cert_manager" } else { "noop_cert_manager" };
+        values.insert("cert_manager", certificates.to_owned());
         values
     }
 }

@@ -6,8 +6,8 @@ use super::api::{Api, Refused, id};
 use super::layout::{LBAAS_REGION, Layout};
 use super::{DOMAIN, PROJECTS, REGION, User};
 
-/// The roles of a user who may read and change the load balancers of a project.
-const MEMBER: [&str; 2] = ["member", "load-balancer_member"];
+/// The roles of a user who may read and change the load balancers of a project, and store certificates for them.
+const MEMBER: [&str; 3] = ["member", "load-balancer_member", "creator"];
 
 /// Creates services and endpoints; each start replaces the URLs by its own.
 pub(super) async fn catalog(admin: &Api, layout: &Layout) -> Result<(), Refused> {
@@ -16,7 +16,12 @@ pub(super) async fn catalog(admin: &Api, layout: &Layout) -> Result<(), Refused>
         admin.post("/regions", &json!({"region": {"id": LBAAS_REGION}})).await?;
         networks.push(LBAAS_REGION);
     }
-    for (kind, name, regions) in [("load-balancer", "octavia", &[REGION][..]), ("network", "neutron", &networks)] {
+    let services = [
+        ("load-balancer", "octavia", &[REGION][..]),
+        ("network", "neutron", &networks),
+        ("key-manager", "barbican", &[REGION]),
+    ];
+    for (kind, name, regions) in services {
         let service = admin.post("/services", &json!({"service": {"type": kind, "name": name}})).await?;
         for region in regions {
             for interface in ["public", "internal", "admin"] {
@@ -33,7 +38,7 @@ pub(super) async fn catalog(admin: &Api, layout: &Layout) -> Result<(), Refused>
 
 /// Creates the domain, projects, users and roles.
 pub(super) async fn people(admin: &Api) -> Result<(), Refused> {
-    for name in ["load-balancer_member", "load-balancer_admin", "load-balancer_global_observer"] {
+    for name in ["creator", "load-balancer_member", "load-balancer_admin", "load-balancer_global_observer"] {
         admin.post("/roles", &json!({"role": {"name": name}})).await?;
     }
     let domain = admin.post("/domains", &json!({"domain": {"name": DOMAIN}})).await?;

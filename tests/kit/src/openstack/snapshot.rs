@@ -70,7 +70,7 @@ async fn make(environment: &Environment, target: &Path) -> anyhow::Result<()> {
     let data = dir.path().to_owned();
     tokio::task::spawn_blocking(move || Database::create(&data)).await??;
     let database = Database::start(&environment.mariadbd, dir.path()).await?;
-    for name in ["keystone", "octavia", "neutron", "nlbaas"] {
+    for name in ["keystone", "octavia", "neutron", "nlbaas", "barbican"] {
         database.sql().run(&format!("create database {name} character set utf8mb3")).await?;
     }
     schemas(&layout).await?;

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry, PoolId, RouteState, RouteTarget, Routing, Text};
+use gimbal_kuryr_model::{
+    CloudFacts, DesiredEntry, ListenerId, ListenerWish, PoolId, RouteState, RouteTarget, Routing, Text,
+};
 
 use crate::actor::Actor;
+use crate::children::listener_at;
 use crate::mark::{KEEP, tag_of_pool};
 use crate::memory::PlanPart;
 use crate::routing::fold::{FoldedRoutes, WantedPolicy, fold};
@@ -63,6 +66,7 @@ impl Actor {
         }
         let folded: Vec<FoldedRoutes> = wanted.header.listeners.iter().map(|one| fold(routing, one.id)).collect();
         let mut gaps = self.left_routes(routing, &folded);
+        let folded = wanted.header.listeners.iter().map(|one: &ListenerWish| one.id).zip(folded);
         gaps.extend(self.missing_routes(folded, self.target(wanted, facts, now).abilities.provider.l7, now));
         Some(gaps)
     }
@@ -94,7 +98,12 @@ impl Actor {
     }
 
     /// Returns the names of what is wanted and not there.
-    fn missing_routes(&self, folded: Vec<FoldedRoutes>, l7: bool, now: Duration) -> Vec<RouteGap> {
+    fn missing_routes(
+        &self,
+        folded: impl Iterator<Item = (ListenerId, FoldedRoutes)>,
+        l7: bool,
+        now: Duration,
+    ) -> Vec<RouteGap> {
         let mut names: BTreeMap<Text, OfName> = BTreeMap::new();
         let balancer = self.balancer();
         let mut up: BTreeMap<String, Vec<&SeenPolicy>> = BTreeMap::new();
@@ -106,7 +115,7 @@ impl Actor {
             let same = up.get(&wanted_content(policy)).map(Vec::as_slice).unwrap_or_default();
             balancer.is_some_and(|one| same.iter().any(|seen| leads_there(one, seen, policy)))
         };
-        for FoldedRoutes { policies, refused } in folded {
+        for (listener, FoldedRoutes { policies, refused }) in folded {
             for one in refused {
                 let of = names.entry(one.name).or_default();
                 of.missing += 1;
@@ -114,7 +123,7 @@ impl Actor {
             }
             for policy in policies {
                 let served = is_served(&policy);
-                let why = if served { None } else { self.obstacle(&policy, l7, now) };
+                let why = if served { None } else { self.obstacle(listener, &policy, l7, now) };
                 for name in policy.names {
                     let of = names.entry(name).or_default();
                     *(if served { &mut of.served } else { &mut of.missing }) += 1;
@@ -129,7 +138,7 @@ impl Actor {
         names.into_iter().filter_map(gap).collect()
     }
 
-    fn obstacle(&self, policy: &WantedPolicy, l7: bool, now: Duration) -> Option<RouteObstacle> {
+    fn obstacle(&self, listener: ListenerId, policy: &WantedPolicy, l7: bool, now: Duration) -> Option<RouteObstacle> {
         if !l7 {
             return Some(RouteObstacle::Inexpressible(NO_POLICIES.to_owned()));
         }
@@ -139,7 +148,22 @@ impl Actor {
         };
         let of_pool = pool.iter().flat_map(|id| [PlanPart::of_pool(id), PlanPart::NewMembers(id.clone())]);
         let mut parts = std::iter::once(PlanPart::Policy(policy.identity())).chain(of_pool).chain([PlanPart::Balancer]);
-        parts.find_map(|part| self.memory.block_of(&part, now).cloned()).map(RouteObstacle::Blocked)
+        let block = parts.find_map(|part| self.memory.block_of(&part, now).cloned());
+        let is_there = self.balancer().is_some_and(|one| listener_at(one, listener).is_some());
+        let of_listener = || if is_there { None } else { self.listener_block(listener, now) };
+        block.or_else(of_listener).map(RouteObstacle::Blocked)
+    }
+}
+
+impl Actor {
+    /// Returns what is in the way of a listener that is not there.
+    fn listener_block(&self, listener: ListenerId, now: Duration) -> Option<Block> {
+        let is_it = |part: &PlanPart| match part {
+            PlanPart::Port(Some(id)) => *id == listener,
+            PlanPart::Certificate(_) | PlanPart::Secrets => self.lacks_certificate(listener),
+            _ => false,
+        };
+        self.memory.blocked(now).find(|(part, _)| is_it(part)).map(|(_, block)| block.clone())
     }
 }
 

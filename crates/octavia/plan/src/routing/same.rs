@@ -27,6 +27,8 @@ impl SameParts {
         let former: BTreeSet<_> = policies(old, from).into_iter().collect();
         let same = policies(new, to).into_iter().filter(|policy| former.contains(policy));
         let mut parts: BTreeSet<PlanPart> = same.map(|(identity, _)| PlanPart::Policy(identity)).collect();
+        let has = |hash| from.certificates.iter().any(|one| one.hash == hash);
+        parts.extend(to.certificates.iter().map(|one| one.hash).filter(|hash| has(*hash)).map(PlanPart::Certificate));
         let are_balanced_so = old.balancing == new.balancing && old.monitor == new.monitor;
         for pool in to.pools.iter().filter(|pool| are_balanced_so && from.pool(&pool.id) == Some(*pool)) {
             let id = PoolId::Service(pool.id.clone());
@@ -39,8 +41,8 @@ impl SameParts {
     }
 
     pub(crate) fn has(&self, part: &PlanPart) -> bool {
-        // Whatever is removed is wanted in neither of them.
-        matches!(part, PlanPart::Removal(_)) || self.0.contains(part)
+        // Whatever is removed is wanted in neither of them, and no wish changes what the key manager shows.
+        matches!(part, PlanPart::Removal(_) | PlanPart::Secrets) || self.0.contains(part)
     }
 }
 

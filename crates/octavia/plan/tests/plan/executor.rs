@@ -1,12 +1,13 @@
 //! Takes an actor's steps against the model, as openstack-writer does against the real services.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKey, DesiredKind, ListenerId, SubnetFacts};
+use gimbal_kuryr_model::{CertificateHash, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, ListenerId, SubnetFacts};
 use gimbal_octavia_plan::{
-    Actor, AddressHolder, ApiService, ApiVerb, BalancerStep, ChangeOutcome, CloudChange, CloudLook, Mark,
-    MissingAbility, RepairBudget, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenMonitor,
-    SeenPolicy, SeenPool, SeenPort, SeenRule, ServiceCall, ServiceRefusal, Wait,
+    Actor, AddressHolder, ApiService, ApiVerb, BalancerStep, ChangeOutcome, CloudChange, CloudLook, FoundContent,
+    HiddenSecrets, Mark, MissingAbility, RepairBudget, SecretPayload, Seen, SeenBalancer, SeenFloatingIp, SeenListener,
+    SeenMember, SeenMonitor, SeenPolicy, SeenPool, SeenPort, SeenRule, SeenSecret, ServiceCall, ServiceRefusal, Wait,
 };
 use gimbal_octavia_sim::{CloudModel, Fate, Method, SimRequest, SimResponse};
 use gimbal_property::{WorldCounts, note};
@@ -51,6 +52,10 @@ pub struct World {
     pub refuses: Option<Refuses>,
     /// What cannot be deleted, for something uses it.
     pub in_use: Option<String>,
+    /// Certificates that the cluster does not have any more.
+    pub lost_contents: BTreeSet<CertificateHash>,
+    /// Whether the cluster answers nothing.
+    pub is_silent: bool,
 }
 
 pub fn key() -> DesiredKey {
@@ -70,7 +75,21 @@ impl World {
     pub fn new(cloud: CloudModel, facts: CloudFacts, desired: DesiredEntry) -> Self {
         let actor = actor(desired);
         let (late, sent, missing) = (Vec::new(), Vec::new(), Vec::new());
-        Self { cloud, actor, facts, late, sent, reads: 0, steps: 0, kills: 0, missing, refuses: None, in_use: None }
+        Self {
+            cloud,
+            actor,
+            facts,
+            late,
+            sent,
+            reads: 0,
+            steps: 0,
+            kills: 0,
+            missing,
+            refuses: None,
+            in_use: None,
+            lost_contents: BTreeSet::new(),
+            is_silent: false,
+        }
     }
 
     pub fn counts(&self) -> WorldCounts {
@@ -97,6 +116,21 @@ impl World {
 
     pub fn step(&self) -> BalancerStep {
         self.actor.step(&self.facts, self.cloud.now())
+    }
+
+    /// Lets the cluster answer what it is asked for.
+    fn answer_contents(&mut self) {
+        let now = self.cloud.now();
+        for hash in self.actor.wanted_contents(now).unwrap_or_default() {
+            self.actor.content_asked(hash, now);
+            if !self.is_silent {
+                let found = match self.lost_contents.contains(&hash) {
+                    true => FoundContent::Nowhere,
+                    false => FoundContent::Usable(SecretPayload::new(b"MARKER".to_vec().into())),
+                };
+                self.actor.found_content(hash, found, now);
+            }
+        }
     }
 
     /// Takes steps until there is nothing to do or to wait for. Returns the last step.
@@ -144,6 +178,7 @@ impl World {
     pub fn run_for(&mut self, time: Duration) {
         let end = self.cloud.now() + time;
         while self.cloud.now() < end {
+            self.answer_contents();
             let (step, now) = (self.step(), self.cloud.now());
             let rests = match &step {
                 BalancerStep::Done | BalancerStep::Blocked(_) => self.actor.retry_at(now).unwrap_or(end),
@@ -204,6 +239,7 @@ impl World {
             }
             BalancerStep::Done | BalancerStep::Blocked(_) | BalancerStep::Gone => self.advance(Duration::from_secs(1)),
         }
+        self.answer_contents();
     }
 
     pub fn change(&mut self, change: &CloudChange, way: Way) {
@@ -279,7 +315,22 @@ impl World {
         }
         floating.sort_by_key(|row| row["id"].to_string());
         floating.dedup();
-        Seen { balancers, ports, floating: floating.iter().map(SeenFloatingIp::read).collect() }
+        let floating = floating.iter().map(SeenFloatingIp::read).collect();
+        let looks_for_secrets = match self.actor.desired() {
+            DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.is_some(),
+            DesiredEntry::Deleting { .. } => true,
+        };
+        if !looks_for_secrets {
+            return Seen { balancers, ports, floating, ..Seen::default() };
+        }
+        let secrets = self.read("/v1/secrets", &[("limit", "1000")]);
+        let secrets_hidden = (secrets.status >= 400).then(|| HiddenSecrets {
+            words: secrets.body["description"].to_string(),
+            is_refused: secrets.status < 500,
+        });
+        let rows = secrets.body["secrets"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let secrets = rows.iter().filter_map(|row| SeenSecret::read(row, "p1", &mark)).collect();
+        Seen { balancers, ports, floating, secrets, secrets_hidden }
     }
 
     fn tree(&mut self, row: &Value) -> SeenBalancer {
@@ -375,10 +426,11 @@ fn ids(references: &Value) -> Vec<String> {
 }
 
 fn request_of(request: &ServiceCall) -> SimRequest {
-    let ServiceCall { service, verb, resource: _, path, query, revision, body } = request;
+    let ServiceCall { service, verb, resource: _, path, query, revision, body, payload: _ } = request;
     let base = match service {
         ApiService::Octavia => "/v2/lbaas",
         ApiService::Neutron => "/v2.0",
+        ApiService::KeyManager => "/v1",
     };
     let method = match verb {
         ApiVerb::Create => Method::Post,
@@ -395,6 +447,7 @@ fn outcome(response: SimResponse) -> ChangeOutcome {
     let words = body["faultstring"]
         .as_str()
         .or_else(|| body["NeutronError"]["message"].as_str())
+        .or_else(|| body["description"].as_str())
         .unwrap_or_default()
         .to_owned();
     ChangeOutcome::Refused(match status {
@@ -411,6 +464,7 @@ fn outcome(response: SimResponse) -> ChangeOutcome {
         500 if words.contains("Error creating neutron port") => return ChangeOutcome::Unknown(String::new()),
         500 => ServiceRefusal::ProviderFailed,
         501 => ServiceRefusal::Unsupported(words),
+        503 => ServiceRefusal::Busy(None),
         other => panic!("{other} {words}"),
     })
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
 mod any_trouble;
+mod certificates;
 mod complaints;
 mod executor;
 mod floating;

@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers, HostMatch, ListenerId, LoadBalancerHeader,
-    MemberId, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing,
+    CertificateHash, CertificateWish, DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers, HostMatch,
+    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, MemberId, PathMatch, PoolId, Route, RouteTarget,
+    RoutedPool, Routing,
 };
 use gimbal_model::Protocol;
 use gimbal_octavia_plan::RouteObstacle;
@@ -35,19 +36,30 @@ pub struct RouterWish {
     pub members: BTreeMap<&'static str, Vec<u8>>,
     /// What is put behind the names of pools.
     pub suffix: &'static str,
+    /// Secrets of the cluster, and numbers that stand for what is in them. With any, port 443 has the same routes.
+    pub certificates: Vec<(&'static str, u8)>,
     /// Whose all routes are; unset: each is of an owner of its own.
     pub owner: Option<&'static str>,
 }
 
-fn http() -> ListenerId {
-    ListenerId::new(Protocol::Tcp, 80)
+/// Returns what stands for a certificate in a Secret.
+pub fn certificate(secret: &str, content: u8) -> CertificateWish {
+    CertificateWish { secret: secret.into(), hash: CertificateHash::from_bytes([content; 32]) }
 }
 
 impl RouterWish {
     pub fn new(subnet: &str, routes: &[WantedRoute]) -> Self {
         let mut base = Wish::new(subnet);
         (base.http, base.members) = (true, Vec::new());
-        Self { base, routes: routes.to_vec(), default: None, members: BTreeMap::new(), suffix: "", owner: None }
+        Self {
+            base,
+            routes: routes.to_vec(),
+            default: None,
+            members: BTreeMap::new(),
+            suffix: "",
+            certificates: Vec::new(),
+            owner: None,
+        }
     }
 
     /// The Services that are led to.
@@ -68,8 +80,11 @@ impl RouterWish {
         let id = |service: &str| format!("shop/{service}/80").into();
         let name = |service: &str| format!("shop_{service}{}", self.suffix).into();
         let pools = self.services().into_iter().map(|one| RoutedPool { id: id(one), name: name(one) });
-        let routes = self.routes.iter().map(|(host, path, to)| Route {
-            listener: http(),
+        let listeners = [80, 443].into_iter().filter(|port| *port == 80 || !self.certificates.is_empty());
+        let listeners = listeners.map(|port| ListenerId::new(Protocol::Tcp, port));
+        let routes = listeners.flat_map(|listener| self.routes.iter().map(move |route| (listener, route)));
+        let routes = routes.map(|(listener, (host, path, to))| Route {
+            listener,
             host: match host.strip_prefix("*.") {
                 _ if host.is_empty() => HostMatch::Any,
                 Some(parent) => HostMatch::Wildcard(parent.into()),
@@ -90,10 +105,15 @@ impl RouterWish {
             pools: pools.collect(),
             default: self.default.map(id),
             routes: routes.collect(),
-            certificates: Box::default(),
+            certificates: self.certificates.iter().map(|(secret, content)| certificate(secret, *content)).collect(),
         };
         let mut header =
             LoadBalancerHeader { routing: Some(Box::new(routing)), ..LoadBalancerHeader::clone(&plain.header) };
+        if !self.certificates.is_empty() {
+            let id = ListenerId::new(Protocol::Tcp, 443);
+            let https = ListenerWish { id, kind: ListenerKind::TerminatedHttps, name: None };
+            header.listeners = header.listeners.iter().cloned().chain([https]).collect();
+        }
         header.sort();
         let members = self.services().into_iter().flat_map(|service| {
             let pool = PoolId::Service(id(service));
@@ -149,6 +169,11 @@ pub fn requests() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// Who answers in the model.
 pub fn answered(world: &mut World) -> Answers {
+    answered_at(world, 80)
+}
+
+/// The same at another port.
+pub fn answered_at(world: &mut World, port: u16) -> Answers {
     let pools = world.rows("/v2/lbaas/pools", "pools", &[]);
     let service = |id: &str| -> String {
         let pool = pools.iter().find(|pool| pool["id"] == id).unwrap();
@@ -158,7 +183,7 @@ pub fn answered(world: &mut World) -> Answers {
     };
     let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
     let Some(balancer) = balancers.first().and_then(|row| row["id"].as_str()) else { return Answers::new() };
-    let answer = |(host, path): (&str, &str)| match world.cloud.ask(balancer, 80, Some(host), path) {
+    let answer = |(host, path): (&str, &str)| match world.cloud.ask(balancer, port, Some(host), path) {
         None => "nothing".to_owned(),
         Some(Answered::Pool { id, targets }) if targets.is_empty() => format!("{} has no members", service(&id)),
         Some(Answered::Pool { id, .. }) => service(&id),

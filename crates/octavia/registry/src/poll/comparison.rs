@@ -30,7 +30,7 @@ pub(super) struct ListComparison {
     waiting: VecDeque<Text>,
     owners: BTreeMap<Text, OwnerRows>,
     groups: BTreeMap<Text, BTreeSet<Text>>,
-    /// Who has anything at all in Octavia, and in Neutron.
+    /// Who has anything at all in Octavia, and in Neutron or in the key manager.
     present: BTreeSet<Text>,
     in_neutron: BTreeSet<Text>,
     ports: ListedPorts,
@@ -92,6 +92,9 @@ impl ManagedCluster {
                 self.floating.clear();
             }
             self.floating.append(&mut floating);
+        }
+        if let Some(listed) = run.secrets.take() {
+            in_neutron.extend(self.compare_secrets(&listed, run.begun));
         }
         let lists_ports = run.ports.is_some();
         let ports = self.listed_ports(&mut run);

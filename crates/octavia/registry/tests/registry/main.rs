@@ -5,6 +5,7 @@
 mod adoption;
 mod answers;
 mod any_trouble;
+mod certificates;
 mod crowds;
 mod drift;
 mod gap;

@@ -1,7 +1,7 @@
 //! Requests to the model, as the writers' edge and as somebody else make them.
 
 use gimbal_octavia_plan::{ApiService, ApiVerb, ChangeOutcome, ServiceCall, ServiceRefusal};
-use gimbal_octavia_registry::CloudRead;
+use gimbal_octavia_registry::{CallAnswer, CloudRead};
 use gimbal_octavia_sim::{Method, SimRequest, SimResponse};
 use serde_json::Value;
 
@@ -55,9 +55,25 @@ impl World {
         rows
     }
 
+    /// Reads all secrets, as the edge does where the key manager lets it.
+    pub fn read_secrets(&mut self) -> CallAnswer {
+        let request = SimRequest::get("/v1/secrets").with_query("limit", "1000");
+        let SimResponse { status, body } = self.cloud.handle(&request);
+        let words = body["description"].as_str().unwrap_or_default().to_owned();
+        match status {
+            200 => CallAnswer::Rows(body["secrets"].as_array().unwrap().clone()),
+            500.. => CallAnswer::ReadFailed { words, retry_after: None },
+            _ => CallAnswer::ReadRefused { words },
+        }
+    }
+
     /// Returns how the services refuse a change of what is in another project than the one that asks: Neutron does not know it,
     /// Octavia forbids it.
     pub fn is_elsewhere(&mut self, call: &ServiceCall, project: &str) -> Option<ServiceRefusal> {
+        if call.service == ApiService::KeyManager {
+            // The model keeps the secrets of all projects in one.
+            return None;
+        }
         let mut path = call.path.split('/');
         let body = &call.body[call.resource];
         let parents = [("loadbalancers", &body["loadbalancer_id"]), ("pools", &body["pool_id"])];
@@ -75,7 +91,7 @@ impl World {
         };
         let is_there = row["project_id"].as_str().is_none_or(|of| of.is_empty() || of == project);
         (!is_there).then(|| match call.service {
-            ApiService::Neutron => ServiceRefusal::NotFound,
+            ApiService::Neutron | ApiService::KeyManager => ServiceRefusal::NotFound,
             ApiService::Octavia => ServiceRefusal::Forbidden(format!("it is not in {project}")),
         })
     }
@@ -130,6 +146,7 @@ fn base(service: ApiService) -> &'static str {
     match service {
         ApiService::Octavia => "/v2/lbaas",
         ApiService::Neutron => "/v2.0",
+        ApiService::KeyManager => "/v1",
     }
 }
 
@@ -146,6 +163,7 @@ pub fn request_of(call: &ServiceCall) -> SimRequest {
 pub fn outcome(response: SimResponse) -> ChangeOutcome {
     let SimResponse { status, body } = response;
     let words = body["faultstring"].as_str().or_else(|| body["NeutronError"]["message"].as_str());
+    let words = words.or_else(|| body["description"].as_str());
     let words = words.unwrap_or_default().to_owned();
     ChangeOutcome::Refused(match status {
         200..300 => return ChangeOutcome::Accepted(body),
@@ -160,6 +178,7 @@ pub fn outcome(response: SimResponse) -> ChangeOutcome {
         400 => ServiceRefusal::Invalid(words),
         500 => ServiceRefusal::ProviderFailed,
         501 => ServiceRefusal::Unsupported(words),
+        503 => ServiceRefusal::Busy(None),
         other => panic!("{other} {words}"),
     })
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember,
-    DesiredMembers, ExternalNetwork, FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish,
-    LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, PathMatch, PoolId, ProviderAbilities,
-    Route, RouteTarget, RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipWish,
+    Balancing, CertificateHash, CertificateWish, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind,
+    DesiredLoadBalancer, DesiredMember, DesiredMembers, ExternalNetwork, FloatingWish, HealthMonitor, HostMatch,
+    ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MemberId, MemberMode,
+    MonitorKind, PathMatch, PoolId, ProviderAbilities, Route, RouteTarget, RoutedPool, Routing, SharedGroup,
+    SubnetFacts, Text, Timeouts, VipWish,
 };
 use gimbal_model::{Family, Protocol};
 use gimbal_octavia_sim::{CloudModel, Provider};
@@ -35,6 +36,8 @@ pub struct Wish {
     /// A router's routes from port 80: a host, the beginning of paths, which may be empty, and the Service that they lead to. Each
     /// Service has all members.
     pub routes: Vec<(&'static str, &'static str, &'static str)>,
+    /// What stands for a router's certificates, each in a Secret of its own. With any, port 443 has the same routes.
+    pub certificates: Vec<u8>,
 }
 
 impl Wish {
@@ -56,6 +59,7 @@ impl Wish {
             group: None,
             adopt: None,
             routes: Vec::new(),
+            certificates: Vec::new(),
         }
     }
 
@@ -65,7 +69,11 @@ impl Wish {
         }
         let listener = |port: &u16| ListenerWish {
             id: ListenerId::new(Protocol::Tcp, *port),
-            kind: if self.routes.is_empty() { ListenerKind::Plain } else { ListenerKind::Http },
+            kind: match *port {
+                _ if self.routes.is_empty() => ListenerKind::Plain,
+                443 => ListenerKind::TerminatedHttps,
+                _ => ListenerKind::Http,
+            },
             name: None,
         };
         let mut header = LoadBalancerHeader {
@@ -98,7 +106,8 @@ impl Wish {
                 Box::new(SharedGroup { name: name.as_str().into(), created: Some(format!("{created:04}").into()) })
             }),
             adopt: self.adopt.as_deref().map(Into::into),
-            routing: (!self.routes.is_empty()).then(|| Box::new(routing(&self.routes))),
+            routing: (!self.routes.is_empty())
+                .then(|| Box::new(routing(&self.routes, &self.ports, &self.certificates))),
         };
         header.sort();
         let pools = header.routing.as_deref().map(|routing| routing.pools.clone());
@@ -147,12 +156,12 @@ impl Wish {
     }
 }
 
-fn routing(routes: &[(&str, &str, &str)]) -> Routing {
+fn routing(routes: &[(&str, &str, &str)], ports: &[u16], certificates: &[u8]) -> Routing {
     let id = |service: &str| Text::from(format!("shop/{service}/80"));
     let pool =
         |(_, _, service): &(&str, &str, &str)| RoutedPool { id: id(service), name: format!("shop_{service}").into() };
-    let route = |(host, path, service): &(&str, &str, &str)| Route {
-        listener: ListenerId::new(Protocol::Tcp, 80),
+    let route = |(port, (host, path, service)): (&u16, &(&str, &str, &str))| Route {
+        listener: ListenerId::new(Protocol::Tcp, *port),
         host: HostMatch::Exact((*host).into()),
         path: if path.is_empty() { PathMatch::Any } else { PathMatch::Prefix((*path).into()) },
         to: RouteTarget::Pool(id(service)),
@@ -161,9 +170,15 @@ fn routing(routes: &[(&str, &str, &str)]) -> Routing {
     Routing {
         pools: routes.iter().map(pool).collect(),
         default: None,
-        routes: routes.iter().map(route).collect(),
-        certificates: Box::default(),
+        routes: ports.iter().flat_map(|port| routes.iter().map(move |route| (port, route))).map(route).collect(),
+        certificates: certificates.iter().map(|one| certificate(*one)).collect(),
     }
+}
+
+/// Returns what stands for a certificate, in a Secret of its own.
+pub fn certificate(content: u8) -> CertificateWish {
+    let secret = format!("shop/tls{}", content % 2).into();
+    CertificateWish { secret, hash: CertificateHash::from_bytes([content; 32]) }
 }
 
 fn in_pool(pool: &Text, member: &DesiredMember) -> DesiredMember {

@@ -1,6 +1,8 @@
 //! A cloud, openstack-writers, and clusters that stream to them.
 
+mod contents;
 mod kept;
+mod left;
 mod reported;
 mod shared;
 mod streams;
@@ -8,8 +10,9 @@ mod streams;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use gimbal_kuryr_model::CertificateHash;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, LoadBalancerReport, Phase};
-use gimbal_octavia_plan::{ChangeOutcome, CloudChange, ServiceRefusal};
+use gimbal_octavia_plan::{ApiService, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_registry::{
     CallAnswer, CallId, CallToMake, CloudCall, CloudRead, ClusterSettings, Registry, RegistryEvent, RegistrySettings,
 };
@@ -89,6 +92,11 @@ pub struct World {
     pub dice: Dice,
     /// One in this many changes meets some trouble; 0: none.
     pub trouble: u64,
+    /// Whether controllers answer no request of a content.
+    pub is_silent: bool,
+    /// The contents that were asked for.
+    pub asked: Vec<CertificateHash>,
+    unanswered: BTreeSet<(String, CertificateHash)>,
     /// A project that cannot be read.
     pub closed_project: Option<String>,
     /// A project that nothing can be sent to.
@@ -140,6 +148,9 @@ impl World {
             events: Vec::new(),
             dice: Dice::new(seed),
             trouble: 0,
+            is_silent: false,
+            asked: Vec::new(),
+            unanswered: BTreeSet::new(),
             closed_project: None,
             unsendable_project: None,
             closed_lists: None,
@@ -312,6 +323,9 @@ impl World {
 
     /// Makes all calls that are to be made now.
     fn work(&mut self) {
+        if !self.is_silent {
+            self.answer_contents();
+        }
         for nth in 0..self.writers.len() {
             let now = self.now();
             let at = self.cloud.now();
@@ -337,7 +351,13 @@ impl World {
                     self.reports.insert((cluster.to_string(), key), report);
                 }
             }
-            self.events.extend(writer.registry.take_events());
+            for event in writer.registry.take_events() {
+                if let RegistryEvent::ContentWanted { cluster, hash } = &event {
+                    self.asked.push(*hash);
+                    self.unanswered.insert((cluster.to_string(), *hash));
+                }
+                self.events.push(event);
+            }
         }
     }
 
@@ -358,6 +378,10 @@ impl World {
             {
                 self.reads.push((at, read));
                 (at + LATENCY, CallAnswer::ReadFailed { words: "403".to_owned(), retry_after: None })
+            }
+            CloudCall::Read(read) if read.service == ApiService::KeyManager => {
+                self.reads.push((at, read));
+                (at + LATENCY, self.read_secrets())
             }
             CloudCall::Read(read) => {
                 let is_lost = self.lost_reads.is_some_and(|is_lost| is_lost(&read));
@@ -469,26 +493,5 @@ impl World {
 
     pub fn converge(&mut self, most: Duration) {
         self.run_until(most, "everything is as it is wanted", Self::is_converged);
-    }
-
-    /// Returns what of the clouds belongs to a cluster.
-    pub fn left_of(&mut self, cluster: &str) -> Vec<String> {
-        let mark = format!("k8s-cluster:uid-{cluster}");
-        let lists = [
-            ("/v2/lbaas/loadbalancers", "loadbalancers"),
-            ("/v2/lbaas/listeners", "listeners"),
-            ("/v2/lbaas/pools", "pools"),
-            ("/v2.0/ports", "ports"),
-            ("/v2.0/floatingips", "floatingips"),
-        ];
-        let mut left = Vec::new();
-        for (path, key) in lists {
-            let rows = self.rows(path, key);
-            let of = rows.iter().filter(|row| {
-                row["tags"].to_string().contains(&mark) || row["description"].to_string().contains(&mark)
-            });
-            left.extend(of.map(|row| format!("{key} {}", row["id"])));
-        }
-        left
     }
 }

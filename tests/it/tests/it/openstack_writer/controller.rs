@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
 use gimbal_kuryr_model::{
-    Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, DesiredLoadBalancer, DesiredMember,
-    DesiredMembers, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement,
-    LoadBalancerReport, MemberId, MemberMode, Phase, Timeouts, VipWish,
+    Balancing, CertificateContent, CertificateHash, ClientRanges, CloudFacts, DesiredEntry, DesiredKey, DesiredKind,
+    DesiredLoadBalancer, DesiredMember, DesiredMembers, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
+    LoadBalancerPlacement, LoadBalancerReport, MemberId, MemberMode, Phase, Timeouts, VipWish,
 };
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_model::{Family, Protocol};
-use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Credit, Goodbye, WriterMessage};
+use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Content as _, Credit, Goodbye, WriterMessage};
 use gimbal_testkit::{Pair, Pki, eventually};
 use gimbal_tests::SOON;
 use gimbal_transport::{ClientTls, TlsFiles, client_tls, dial, open};
@@ -37,6 +37,9 @@ struct Heard {
     facts: Option<CloudFacts>,
     goodbyes: Vec<Goodbye>,
     open: bool,
+    /// What the cluster answers when it is asked for a certificate, and how often it was.
+    contents: BTreeMap<CertificateHash, CertificateContent>,
+    asked: usize,
 }
 
 /// A controller of one cluster. It dials until it is dropped.
@@ -72,6 +75,19 @@ impl Controller {
     /// Wants a load balancer, or something else of it.
     pub fn want(&self, name: &str, wanted: DesiredLoadBalancer) {
         self.orders.send(Order::Set(key(name), Some(DesiredEntry::LoadBalancer(wanted)))).unwrap();
+    }
+
+    /// Has a certificate from now on. Returns its hash.
+    pub fn has_certificate(&self, chain: &[u8], key: &[u8]) -> CertificateHash {
+        let content = CertificateContent::new(chain, key);
+        let hash = content.hash();
+        self.heard.lock().unwrap().contents.insert(hash, content);
+        hash
+    }
+
+    /// Returns how many certificates the writer has asked for.
+    pub fn asked(&self) -> usize {
+        self.heard.lock().unwrap().asked
     }
 
     /// Says that the owner of a load balancer is going.
@@ -241,6 +257,12 @@ async fn converse(
                 if end.receive(message, Instant::now()) != AgentVerdict::Continue {
                     return true;
                 }
+                let asked: Vec<CertificateHash> = end.requested_contents().copied().collect();
+                for hash in asked {
+                    let mut heard = heard.lock().unwrap();
+                    heard.asked += 1;
+                    end.answer_content(&hash, heard.contents.get(&hash).cloned());
+                }
                 while let Some(received) = end.take_report() {
                     heard.lock().unwrap().reports.insert(received.key.clone(), received.report.clone());
                     end.report_done(&received);
@@ -275,9 +297,10 @@ fn note(heard: &Mutex<Heard>, message: &WriterMessage<Kuryr>) {
     }
 }
 
-/// The key of a load balancer in the namespace `shop`.
+/// The key of a load balancer in the namespace `shop`; of a router, if the name says so.
 pub fn key(name: &str) -> DesiredKey {
-    DesiredKey::new(DesiredKind::LoadBalancer, "shop", name)
+    let kind = if name.starts_with("router") { DesiredKind::L7Router } else { DesiredKind::LoadBalancer };
+    DesiredKey::new(kind, "shop", name)
 }
 
 /// With something else in its header.

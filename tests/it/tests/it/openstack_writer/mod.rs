@@ -14,6 +14,7 @@ mod life;
 mod services;
 mod shared;
 mod stage;
+mod tls;
 mod trouble;
 mod two_clusters;
 
@@ -87,6 +88,19 @@ async fn what_people_do_by_hand_is_set_back() {
         drift::a_listener_that_is_led_to_another_pool(&stage),
         drift::added_and_kept(&stage),
         drift::missing_and_changed(&stage, &around),
+    ];
+}
+
+/// From a certificate's content to a client that gets it by the name it asks for.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_stored_served_turned_and_removed() {
+    let mut stage = Stage::with_certificates(&["--drift-interval", "2s"]).await;
+    steps![
+        tls::two_certificates_are_served_by_name(&stage),
+        tls::a_certificate_is_turned_without_a_failed_request(&stage),
+        tls::killed_while_one_is_turned(&mut stage),
+        tls::nothing_is_left_of_a_router(&stage),
+        tls::a_key_manager_that_refuses(&mut stage),
     ];
 }
 

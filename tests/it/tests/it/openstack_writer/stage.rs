@@ -66,6 +66,21 @@ impl Stage {
         (stage, Surroundings { outside, second })
     }
 
+    /// As [`Stage::start_on`], in a cloud with a key manager and a data plane, for clusters whose Ingresses are served.
+    pub async fn with_certificates(args: &[&str]) -> Self {
+        let options = Options { key_manager: true, data_plane: true, ..Options::with_checked_tokens() };
+        let mut stage = Self::without_writer(options, args).await;
+        stage.configure("kubernetes: {enable_ingress: true}");
+        stage.start_writer().await;
+        stage
+    }
+
+    /// Returns the names of the secrets that there are.
+    pub async fn secrets(&self) -> Vec<String> {
+        let rows = self.cloud.sql("select name from barbican.secrets where deleted = 0 order by name").await.unwrap();
+        rows.lines().map(str::to_owned).collect()
+    }
+
     async fn without_writer(options: Options, args: &[&str]) -> Self {
         let cloud = OpenStack::start_with(Options { neutron: true, ..options }).await.unwrap();
         let project = cloud.project("alpha").await.unwrap();

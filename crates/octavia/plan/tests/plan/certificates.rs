@@ -1,0 +1,293 @@
+//! Certificates of routers: stored before a listener refers to them, and removed when none does any more.
+
+use std::time::Duration;
+
+use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
+use gimbal_octavia_sim::{KeyManagerMode, SimRequest};
+use gimbal_property::worlds;
+use serde_json::{Value, json};
+
+use crate::executor::{Way, World};
+use crate::router_wish::{RouterWish, WantedRoute, answered, answered_at, certificate, router};
+
+const ROUTES: [WantedRoute; 2] = [("a.test", "/a", "one"), ("a.test", "", "two")];
+const TWO: [(&str, u8); 2] = [("shop/a", 1), ("shop/b", 2)];
+
+fn name((secret, content): (&str, u8)) -> String {
+    format!("gimbal/prod1/c1/u1/{}/{secret}", certificate(secret, content).hash)
+}
+
+fn names(certificates: &[(&'static str, u8)]) -> Vec<String> {
+    certificates.iter().copied().map(name).collect()
+}
+
+/// The default certificate, and the others in the order of their names: which is chosen depends on what they are for.
+fn served(world: &World) -> Option<Vec<String>> {
+    let balancer = world.actor.balancer()?.id.clone();
+    world.cloud.certificates(&balancer, 443).map(|all| sorted(all.to_vec()))
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    if let Some(others) = names.get_mut(1..) {
+        others.sort();
+    }
+    names
+}
+
+fn stored(world: &World) -> Vec<String> {
+    let mut names: Vec<String> = world.cloud.secrets().into_values().collect();
+    names.sort();
+    names
+}
+
+/// What was sent, in few words; a change of a listener only if it is about certificates.
+fn told(world: &World) -> Vec<&'static str> {
+    let words = |change: &CloudChange| match change {
+        CloudChange::CreateSecret { .. } => Some("store"),
+        CloudChange::DeleteSecret { .. } => Some("remove"),
+        CloudChange::CreateBalancer { .. } => Some("load balancer"),
+        CloudChange::CreateListener { .. } => Some("listener"),
+        CloudChange::UpdateListener { fields, .. } if fields.get("default_tls_container_ref").is_some() => {
+            Some("refer")
+        }
+        CloudChange::UpdateListener { fields, .. } if fields.get("sni_container_refs").is_some() => Some("refer"),
+        CloudChange::DeleteBalancer { .. } => Some("load balancer goes"),
+        CloudChange::DeleteListener { .. } => Some("listener goes"),
+        CloudChange::DeletePort { .. } => Some("port goes"),
+        CloudChange::DeleteFloatingIp { .. } => Some("floating IP goes"),
+        _ => None,
+    };
+    world.sent.iter().filter_map(words).collect()
+}
+
+/// Every reference of a listener leads to a secret, and no TLS is served without a certificate.
+#[track_caller]
+pub fn assert_sound(world: &mut World, what: &str) {
+    let secrets = world.cloud.secrets();
+    let leads = |reference: &Value| reference.as_str().is_none_or(|one| secrets.contains_key(one));
+    for row in world.rows("/v2/lbaas/listeners", "listeners", &[]) {
+        let others = row["sni_container_refs"].as_array().unwrap();
+        assert!(leads(&row["default_tls_container_ref"]) && others.iter().all(leads), "{what}: dangling {row}");
+    }
+    let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
+    for balancer in balancers.iter().filter_map(|row| row["id"].as_str()) {
+        assert_ne!(world.cloud.certificates(balancer, 443), Some(&[][..]), "{what}: TLS without a certificate");
+    }
+}
+
+fn made(certificates: &[(&'static str, u8)]) -> (RouterWish, World) {
+    let (wish, mut world) = router(&ROUTES, |wish| {
+        wish.certificates = certificates.to_vec();
+        (wish.base.from_outside, wish.base.floating) = (true, true);
+    });
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(served(&world), Some(names(certificates)));
+    (wish, world)
+}
+
+#[test]
+fn certificates_are_stored_before_the_load_balancer_is_made_with_all_that_refers_to_them() {
+    let (wish, mut world) = made(&TWO);
+    assert_eq!(told(&world), ["store", "store", "load balancer"]);
+    assert_eq!(stored(&world), names(&TWO));
+    assert_eq!(answered_at(&mut world, 443), wish.answers());
+    world.sent.clear();
+    world.actor.look_again();
+    assert_eq!((world.run(), world.sent.len()), (BalancerStep::Done, 0));
+    let shown = format!("{:?}", world.actor);
+    assert!(!shown.contains("MARKER") && !shown.contains("77, 65, 82"), "{shown}");
+}
+
+#[test]
+fn the_old_certificate_goes_when_the_listener_refers_to_the_new_one() {
+    let (mut wish, mut world) = made(&TWO);
+    world.sent.clear();
+    wish.certificates = vec![("shop/a", 3), ("shop/b", 2)];
+    world.actor.want(wish.entry());
+    while world.step() != BalancerStep::Done {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        assert_sound(&mut world, &format!("{step:?}"));
+    }
+    assert_eq!(told(&world), ["store", "refer", "remove"]);
+    assert_eq!(served(&world), Some(names(&wish.certificates)));
+    assert_eq!(stored(&world).len(), 2);
+}
+
+#[test]
+fn of_a_router_that_goes_the_certificates_go_last() {
+    let (wish, mut world) = made(&TWO);
+    world.sent.clear();
+    world.actor.want(wish.base.deleting());
+    assert_eq!(world.run(), BalancerStep::Gone);
+    assert_eq!(told(&world), ["load balancer goes", "floating IP goes", "port goes", "remove", "remove"]);
+    assert_eq!((stored(&world), world.actor.secrets_left(world.cloud.now())), (Vec::new(), None));
+}
+
+#[test]
+fn tls_that_is_no_longer_wanted_goes_before_its_certificates() {
+    let (mut wish, mut world) = made(&TWO);
+    world.sent.clear();
+    wish.certificates.clear();
+    world.actor.want(wish.entry());
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(told(&world), ["listener goes", "remove", "remove"]);
+    assert_eq!((served(&world), stored(&world)), (None, Vec::new()));
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+#[test]
+fn a_certificate_that_does_not_come_is_waited_for_while_the_rest_is_made() {
+    let (wish, mut world) = router(&ROUTES, |wish| wish.certificates = TWO.to_vec());
+    world.is_silent = true;
+    world.run_for(Duration::from_secs(30));
+    assert_eq!((answered(&mut world), served(&world)), (wish.answers(), None));
+    assert!(matches!(world.step(), BalancerStep::Wait(_)), "{:?}", world.step());
+    world.is_silent = false;
+    world.run_for(Duration::from_secs(120));
+    assert_eq!((world.step(), served(&world)), (BalancerStep::Done, Some(names(&TWO))));
+    assert_eq!(answered_at(&mut world, 443), wish.answers());
+}
+
+#[test]
+fn what_was_stored_for_the_same_secret_serves_until_its_successor_comes() {
+    let (mut wish, mut world) = made(&TWO);
+    wish.certificates = vec![("shop/a", 3), ("shop/b", 4)];
+    world.lost_contents.insert(certificate("", 3).hash);
+    world.actor.want(wish.entry());
+    let BalancerStep::Blocked(Block::Certificate(words)) = world.run() else { panic!("{:?}", world.step()) };
+    assert_eq!(words, "certificate shop/a: the cluster has it no longer");
+    let (old, new) = (name(("shop/a", 1)), name(("shop/b", 4)));
+    assert_eq!(served(&world), Some(vec![old.clone(), new.clone()]));
+    assert_eq!(stored(&world).len(), 2);
+    // Another one in its place: none is there for it, and the listener keeps the one that it has.
+    wish.certificates = vec![("shop/c", 3)];
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Certificate(_))), "{:?}", world.step());
+    assert_eq!(served(&world), Some(vec![old, new]));
+    world.lost_contents.clear();
+    world.run_for(Duration::from_secs(120));
+    assert_eq!((world.step(), served(&world)), (BalancerStep::Done, Some(vec![name(("shop/c", 3))])));
+    assert_eq!(stored(&world).len(), 1);
+}
+
+#[test]
+fn where_the_key_manager_refuses_everything_http_is_served() {
+    let (wish, mut world) = router(&ROUTES, |wish| wish.certificates = TWO.to_vec());
+    world.cloud.set_key_manager(KeyManagerMode::Forbidden);
+    let BalancerStep::Blocked(Block::Certificate(words)) = world.run() else { panic!("{:?}", world.step()) };
+    assert!(words.contains("cannot be stored") && words.contains("privileges"), "{words}");
+    assert_eq!((answered(&mut world), served(&world)), (wish.answers(), None));
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
+    assert!(gaps.iter().all(|gap| gap.why.is_some()), "{gaps:?}");
+    world.cloud.set_key_manager(KeyManagerMode::Open);
+    world.run_for(Duration::from_secs(320));
+    assert_eq!((world.step(), served(&world)), (BalancerStep::Done, Some(names(&TWO))));
+}
+
+/// What is not seen is not missing.
+#[test]
+fn a_key_manager_that_shows_nothing_for_a_while_changes_nothing() {
+    let (_, mut world) = made(&TWO);
+    world.cloud.set_key_manager(KeyManagerMode::Broken);
+    world.sent.clear();
+    world.actor.look_again();
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Certificate(_))), "{:?}", world.step());
+    world.restart();
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Certificate(_))), "{:?}", world.step());
+    assert_eq!((told(&world), served(&world)), (Vec::new(), Some(names(&TWO))));
+    world.cloud.set_key_manager(KeyManagerMode::Open);
+    world.run_for(Duration::from_secs(320));
+    assert_eq!((world.step(), told(&world)), (BalancerStep::Done, Vec::new()));
+}
+
+#[test]
+fn a_removal_does_not_wait_for_a_key_manager_that_refuses() {
+    let (wish, mut world) = made(&TWO);
+    world.refuses = Some(|change| {
+        let is_it = matches!(change, CloudChange::DeleteSecret { .. });
+        is_it.then(|| ChangeOutcome::Refused(ServiceRefusal::Forbidden("no".to_owned())))
+    });
+    world.actor.want(wish.base.deleting());
+    assert_eq!(world.run(), BalancerStep::Gone);
+    assert!(world.actor.secrets_left(world.cloud.now()).is_some_and(|words| words.contains("no")));
+    assert_eq!(stored(&world).len(), 2);
+}
+
+#[test]
+fn a_certificate_that_octavia_cannot_read_stops_nothing_else() {
+    let (wish, mut world) = router(&ROUTES, |wish| wish.certificates = TWO.to_vec());
+    world.refuses = Some(|change| {
+        let body = change.request().body.to_string();
+        let words = "Could not retrieve certificate: ['http://b']".to_owned();
+        body.contains("default_tls_container_ref").then(|| ChangeOutcome::Refused(ServiceRefusal::Invalid(words)))
+    });
+    world.run_for(Duration::from_secs(60));
+    let BalancerStep::Blocked(Block::Invalid(words)) = world.step() else { panic!("{:?}", world.step()) };
+    assert!(words.contains("Could not retrieve"), "{words}");
+    assert_eq!((answered(&mut world), served(&world)), (wish.answers(), None));
+    world.refuses = None;
+    world.run_for(Duration::from_secs(320));
+    assert_eq!((world.step(), served(&world)), (BalancerStep::Done, Some(names(&TWO))));
+}
+
+#[test]
+fn a_secret_that_somebody_removes_is_stored_again() {
+    let (_, mut world) = made(&TWO);
+    let id = world.actor.secrets()[0].id.clone();
+    world.by_hand(&SimRequest::delete(&format!("/v1/secrets/{id}")));
+    world.by_hand(&SimRequest::post("/v1/secrets", json!({"name": "gimbal/prod1/c1/u2/00/shop/a"})));
+    world.sent.clear();
+    world.actor.look_again();
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(told(&world), ["store", "refer"]);
+    assert_eq!(stored(&world).len(), 3, "what carries another mark stays");
+}
+
+/// Whatever is lost or killed: no leak, no reference that leads nowhere, no TLS without a certificate.
+#[test]
+fn any_trouble_ends_with_the_certificates_that_are_wanted() {
+    worlds("certificates at every instant", 60, |seed| {
+        let mut dice = gimbal_octavia_sim::Dice::new(seed + 2_000_000);
+        let (mut wish, mut world) = router(&ROUTES, |wish| wish.certificates = TWO.to_vec());
+        for nth in 0..200 {
+            if dice.one_in(12) {
+                wish.certificates = [("shop/a", 1), ("shop/a", 3), ("shop/b", 2), ("shop/b", 4)]
+                    .into_iter()
+                    .filter(|_| dice.one_in(2))
+                    .collect();
+                wish.base.generation += 1;
+                gimbal_property::note(|| format!("{:?} wants {:?}", world.cloud.now(), wish.certificates));
+                world.actor.want(wish.entry());
+            }
+            if dice.one_in(15) {
+                world.cloud.set_key_manager(dice.pick(&[
+                    KeyManagerMode::Open,
+                    KeyManagerMode::Open,
+                    KeyManagerMode::Forbidden,
+                    KeyManagerMode::Broken,
+                ]));
+            }
+            if dice.one_in(10) {
+                world.restart();
+            }
+            world.is_silent = dice.one_in(3);
+            let way = dice.pick(&[Way::Lost, Way::AnswerLost, Way::Arrives, Way::Arrives, Way::Arrives, Way::Arrives]);
+            let step = world.step();
+            world.take(&step, way);
+            assert_sound(&mut world, &format!("world {seed}, step {nth}, after {step:?}"));
+        }
+        world.cloud.set_key_manager(KeyManagerMode::Open);
+        world.is_silent = false;
+        for _ in 0..3 {
+            world.run_for(Duration::from_secs(3700));
+            world.actor.look_again();
+        }
+        assert_eq!(world.run(), BalancerStep::Done, "world {seed}: {:#?}", world.actor);
+        let mut wanted = names(&wish.certificates);
+        assert_eq!(served(&world).unwrap_or_default(), sorted(wanted.clone()), "world {seed}");
+        wanted.sort();
+        assert_eq!(stored(&world), wanted, "world {seed}");
+        world.counts()
+    });
+}
