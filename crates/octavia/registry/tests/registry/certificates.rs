@@ -109,8 +109,8 @@ fn each_content_is_asked_for_once_and_what_is_stored_is_reported() {
     assert_eq!(world.left_of("prod1"), [""; 0]);
     let kinds: Vec<_> = world.sent.iter().map(|sent| sent.change.request().resource).collect();
     assert_eq!(kinds, ["loadbalancer", "secret", "secret"]);
-    let told = format!("{:?}{:?}", world.events, world.reports);
-    assert!(!told.contains("MARKER"), "{told}");
+    let shown = format!("{:?}{:?}", world.events, world.reports);
+    assert!(!shown.contains("MARKER"), "{shown}");
 }
 
 #[test]
