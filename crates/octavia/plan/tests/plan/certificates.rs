@@ -220,7 +220,7 @@ fn a_certificate_that_octavia_cannot_read_stops_nothing_else() {
     world.refuses = Some(|change| {
         let body = change.request().body.to_string();
         let words = "Could not retrieve certificate: ['http://b']".to_owned();
-        body.contains("default_tls_container_ref").then(|| ChangeOutcome::Refused(ServiceRefusal::Invalid(words)))
+        body.contains("default_tls_container_ref").then_some(ChangeOutcome::Refused(ServiceRefusal::Invalid(words)))
     });
     world.run_for(Duration::from_secs(60));
     let BalancerStep::Blocked(Block::Invalid(words)) = world.step() else { panic!("{:?}", world.step()) };
