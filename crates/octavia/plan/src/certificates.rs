@@ -14,6 +14,7 @@ use gimbal_kuryr_model::{
 use crate::actor::Actor;
 use crate::answered::BLOCKED_FOR;
 use crate::change::CloudChange;
+use crate::children::listener_at;
 use crate::memory::PlanPart;
 use crate::secret::{SecretPayload, SeenSecret};
 use crate::seen::{HiddenSecrets, Seen, SeenListener};
@@ -212,6 +213,15 @@ impl Actor {
             }
         }
         references
+    }
+
+    /// Whether clients that are sent to HTTPS get an answer: there is a listener, or it comes with everything else.
+    pub(crate) fn serves_https(&self, wanted: &DesiredLoadBalancer) -> bool {
+        let mut ids = wanted.header.listeners.iter().map(|wish| wish.id).filter(|id| terminates(wanted, *id));
+        match self.balancer() {
+            None => !self.references(wanted).is_empty(),
+            Some(balancer) => ids.any(|id| listener_at(balancer, id).is_some()),
+        }
     }
 
     fn is_referred_to(&self, secret: &SeenSecret) -> bool {

@@ -33,6 +33,7 @@ impl Actor {
             abilities,
             sharing: self.sharing.as_deref(),
             certificates: self.references(wanted),
+            serves_https: self.serves_https(wanted),
         }
     }
 

@@ -4,6 +4,7 @@
 //! come before all others. A policy takes the requests that match all of its rules.
 
 pub(crate) mod difference;
+pub(crate) mod early;
 pub(crate) mod fold;
 pub(crate) mod order;
 pub(crate) mod policies;

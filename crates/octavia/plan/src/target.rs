@@ -25,6 +25,8 @@ pub(crate) struct WantedBalancer<'a> {
     pub(crate) sharing: Option<&'a Sharing>,
     /// What the TLS listeners of a router refer to, the default first.
     pub(crate) certificates: Vec<String>,
+    /// Whether HTTPS is answered, or is as soon as there is anything.
+    pub(crate) serves_https: bool,
 }
 
 /// A wanted listener.

@@ -11,7 +11,7 @@ use crate::actor::Actor;
 use crate::children::listener_at;
 use crate::mark::{KEEP, tag_of_pool};
 use crate::memory::PlanPart;
-use crate::routing::fold::{FoldedRoutes, WantedPolicy, fold};
+use crate::routing::fold::{FoldedRoutes, WantedPolicy};
 use crate::routing::policies::{content, wanted_content};
 use crate::routing::router::NO_POLICIES;
 use crate::seen::{Provisioning, SeenBalancer};
@@ -64,10 +64,11 @@ impl Actor {
         if !is_clear || !self.seen.balancers.iter().all(is_settled) {
             return None;
         }
-        let folded: Vec<FoldedRoutes> = wanted.header.listeners.iter().map(|one| fold(routing, one.id)).collect();
-        let mut gaps = self.left_routes(routing, &folded);
+        let target = self.target(wanted, facts, now);
+        let folded: Vec<FoldedRoutes> = wanted.header.listeners.iter().map(|one| target.folded(one.id)).collect();
+        let mut gaps = self.left_routes(&target.routes_for_now(routing), &folded);
         let folded = wanted.header.listeners.iter().map(|one: &ListenerWish| one.id).zip(folded);
-        gaps.extend(self.missing_routes(folded, self.target(wanted, facts, now).abilities.provider.l7, now));
+        gaps.extend(self.missing_routes(folded, target.abilities.provider.l7, now));
         Some(gaps)
     }
 

@@ -1,8 +1,9 @@
 //! A router: the pools of Services, and listeners whose policies lead to them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use gimbal_kuryr_model::{ListenerId, LoadBalancerHeader, PoolId, RouteTarget, Text};
+use gimbal_kuryr_model::{ListenerId, LoadBalancerHeader, PoolId, RouteTarget, Routing, Text};
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
@@ -12,6 +13,7 @@ use crate::mark::{KEEP, route_tag};
 use crate::members::is_at;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
+use crate::routing::early::without_redirects;
 use crate::routing::fold::{FoldedRoutes, WantedPolicy, fold};
 use crate::routing::policies::{DefaultPool, PolicyGoes, PolicyPlan, PolicyRepair, PolicyWay, PolicyWish};
 use crate::seen::{SeenBalancer, SeenListener, SeenPool};
@@ -40,7 +42,13 @@ impl WantedBalancer<'_> {
 
     /// Returns the routes of a listener as policies.
     pub(crate) fn folded(&self, listener: ListenerId) -> FoldedRoutes {
-        self.wanted.header.routing.as_deref().map(|routing| fold(routing, listener)).unwrap_or_default()
+        let Some(routing) = self.wanted.header.routing.as_deref() else { return FoldedRoutes::default() };
+        fold(&self.routes_for_now(routing), listener)
+    }
+
+    /// Returns the routes as they are to be for now.
+    pub(crate) fn routes_for_now<'r>(&self, routing: &'r Routing) -> Cow<'r, Routing> {
+        if self.serves_https { Cow::Borrowed(routing) } else { without_redirects(routing) }
     }
 
     /// Returns the name of a Service's pool.
@@ -92,7 +100,8 @@ impl Actor {
             return pool;
         }
         let listener = |id: &ListenerId| self.router_listener(target, (balancer, pools), *id, now);
-        if let Some(step) = listeners.iter().find_map(listener) {
+        // HTTPS first: what is redirected from HTTP has to be answered there.
+        if let Some(step) = listeners.iter().rev().find_map(listener) {
             return Some(step);
         }
         wanted.iter().find_map(|one| {

@@ -291,3 +291,35 @@ fn any_trouble_ends_with_the_certificates_that_are_wanted() {
         world.counts()
     });
 }
+
+/// Redirects, as long as nothing answers there, would take away what HTTP serves.
+#[test]
+fn clients_are_sent_to_https_only_when_it_answers() {
+    let (wish, mut world) = router(&ROUTES, |wish| (wish.certificates, wish.redirects) = (TWO.to_vec(), true));
+    let is_sent_there = |world: &mut World| answered(world).values().any(|answer| answer.starts_with("https://"));
+    world.is_silent = true;
+    world.run_for(Duration::from_secs(30));
+    assert_eq!((answered(&mut world), served(&world)), (wish.answers(), None));
+    world.is_silent = false;
+    let end = world.cloud.now() + Duration::from_secs(300);
+    while !is_sent_there(&mut world) && world.cloud.now() < end {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        if is_sent_there(&mut world) {
+            assert_eq!(answered_at(&mut world, 443), wish.answers(), "{step:?}");
+        }
+    }
+    assert!(is_sent_there(&mut world));
+    world.run_for(Duration::from_secs(120));
+    assert_eq!(world.step(), BalancerStep::Done);
+    assert_eq!(world.actor.route_gaps(&world.facts, world.cloud.now()), Some(Vec::new()));
+}
+
+#[test]
+fn with_its_certificates_a_router_is_made_at_once_and_redirects() {
+    let (wish, mut world) = router(&ROUTES, |wish| (wish.certificates, wish.redirects) = (TWO.to_vec(), true));
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(told(&world), ["store", "store", "load balancer"]);
+    assert_eq!(answered_at(&mut world, 443), wish.answers());
+    assert!(answered(&mut world).values().any(|answer| answer.starts_with("https://a.test")));
+}

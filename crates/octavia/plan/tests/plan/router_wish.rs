@@ -38,6 +38,8 @@ pub struct RouterWish {
     pub suffix: &'static str,
     /// Secrets of the cluster, and numbers that stand for what is in them. With any, port 443 has the same routes.
     pub certificates: Vec<(&'static str, u8)>,
+    /// Whether clients that come over HTTP are sent to HTTPS.
+    pub redirects: bool,
     /// Whose all routes are; unset: each is of an owner of its own.
     pub owner: Option<&'static str>,
 }
@@ -58,6 +60,7 @@ impl RouterWish {
             members: BTreeMap::new(),
             suffix: "",
             certificates: Vec::new(),
+            redirects: false,
             owner: None,
         }
     }
@@ -97,6 +100,9 @@ impl RouterWish {
             },
             to: match to.starts_with("https://") {
                 true => RouteTarget::Redirect((*to).into()),
+                false if self.redirects && listener.port == 80 => {
+                    RouteTarget::Redirect(format!("https://{host}").into())
+                }
                 false => RouteTarget::Pool(id(to)),
             },
             name: self.owner.map_or_else(|| format!("shop{host}{path}"), str::to_owned).into(),
