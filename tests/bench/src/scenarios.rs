@@ -76,7 +76,8 @@ impl Name {
             Self::Fair => fair::run(context).await,
             Self::Verbs => verbs::run(context).await,
             Self::Quiet => quiet::run(context).await,
-            Self::Many => many::run(context).await,
+            // A future of this size does not belong on the stack.
+            Self::Many => Box::pin(many::run(context)).await,
             Self::Wire => wire::run(context).await,
             Self::Memory => memory::run(context).await,
             Self::Growth => growth::run(context).await,
