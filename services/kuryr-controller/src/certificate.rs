@@ -16,6 +16,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use x509_parser::extensions::GeneralName;
 use x509_parser::oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::public_key::PublicKey;
 use zeroize::Zeroizing;
 
 /// Returns what is known of a Secret.
@@ -53,6 +54,9 @@ fn read(content: &CertificateContent) -> SecretState {
         return Err(CertificateProblem::KeyKind);
     }
     let names = names(leaf)?;
+    if !parsed.iter().all(|(_, one)| is_strong(one)) {
+        return Err(CertificateProblem::Weak);
+    }
     // Both forms of an encrypted key say so: in the label, or in a header.
     if content.key().windows(ENCRYPTED.len()).any(|part| part == ENCRYPTED) {
         return Err(CertificateProblem::EncryptedKey);
@@ -66,6 +70,31 @@ fn read(content: &CertificateContent) -> SecretState {
 
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
+/// Whether OpenSSL takes a certificate at the level that load balancers have: one that it refuses keeps haproxy from beginning, and
+/// nobody behind that load balancer would be served. The signature of a root does not count.
+fn is_strong(certificate: &X509Certificate<'_>) -> bool {
+    let is_root = certificate.subject().as_raw() == certificate.issuer().as_raw();
+    let signature = certificate.signature_algorithm.algorithm.to_id_string();
+    let is_signed = is_root || STRONG_SIGNATURES.contains(&&*signature);
+    let key = match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(key)) => key.key_size() >= 2048,
+        Ok(PublicKey::EC(point)) => matches!(point.key_size(), 256 | 384 | 521 | 528),
+        _ => false,
+    };
+    is_signed && key
+}
+
+/// RSA and ECDSA with SHA-256, SHA-384 and SHA-512, and RSA-PSS.
+const STRONG_SIGNATURES: [&str; 7] = [
+    "1.2.840.113549.1.1.11",
+    "1.2.840.113549.1.1.12",
+    "1.2.840.113549.1.1.13",
+    "1.2.840.113549.1.1.10",
+    "1.2.840.10045.4.3.2",
+    "1.2.840.10045.4.3.3",
+    "1.2.840.10045.4.3.4",
+];
+
 /// The names for which haproxy takes a certificate: its alternative names, and beside them the common names of its subject.
 fn names(leaf: &X509Certificate<'_>) -> Result<Box<[Text]>, CertificateProblem> {
     let alternative = leaf.subject_alternative_name().map_err(|_| CertificateProblem::Chain)?;
@@ -74,8 +103,20 @@ fn names(leaf: &X509Certificate<'_>) -> Result<Box<[Text]>, CertificateProblem> 
         GeneralName::DNSName(name) => Some(*name),
         _ => None,
     });
-    let common = leaf.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+    let common: Result<Vec<&str>, _> = leaf.subject().iter_common_name().map(|name| name.as_str()).collect();
+    let common = common.map_err(|_| CertificateProblem::Name)?;
     let names: BTreeSet<Text> = alternative.chain(common).map(|name| name.to_ascii_lowercase().into()).collect();
+    if names.len() > CertificateProblem::MOST_NAMES {
+        return Err(CertificateProblem::TooManyNames);
+    }
+    // haproxy ends a name at a zero byte, reads a `!` as an exception, and a star alone as every host.
+    let is_strange = |name: &Text| {
+        let has_star = name.strip_prefix("*.").unwrap_or(name).contains('*');
+        name.chars().any(char::is_control) || name.starts_with('!') || has_star
+    };
+    if names.iter().any(is_strange) {
+        return Err(CertificateProblem::Name);
+    }
     Ok(names.into_iter().collect())
 }
 

@@ -152,15 +152,20 @@ impl Kinds {
         self.kinds().filter(watched).map(|kind| (kind, &self.health[kind as usize]))
     }
 
-    /// Returns whether every watched kind was listed completely at least once.
+    /// Those that nothing can be done without. Without Secrets everything is served over HTTP, and what has a certificate keeps it.
+    fn needed(&self) -> impl Iterator<Item = (KuryrKind, &KindHealth)> {
+        self.watched().filter(|(kind, _)| *kind != KuryrKind::Secret)
+    }
+
+    /// Returns whether every kind that is needed was listed completely at least once.
     pub(crate) fn is_complete(&self) -> bool {
-        self.watched().all(|(kind, _)| self.complete[kind as usize])
+        self.needed().all(|(kind, _)| self.complete[kind as usize])
     }
 
     /// Returns which kinds are unknown and why, in words that may be sent to the writer.
     pub(crate) fn lost(&self) -> Option<String> {
         let lost: Vec<_> = self
-            .watched()
+            .needed()
             .filter_map(|(kind, health)| Some(format!("{}: {}", kind_name(kind), health.lost()?)))
             .collect();
         (!lost.is_empty()).then(|| lost.join("; "))

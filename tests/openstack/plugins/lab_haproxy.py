@@ -88,13 +88,16 @@ def rendered(balancer, floating):
     # In the namespace there is no user but one, who may not open more files than anybody.
     config = config.replace("    user nobody\n", "    no strict-limits\n")
     for listener in listeners:
-        lines = [f"    bind {address}:{listener.protocol_port}" for address in floating]
         ranges = [cidr.cidr for cidr in listener.allowed_cidrs]
+        limits = ""
         if ranges:
             ranges = " ".join(str(ipaddress.ip_network(cidr, strict=False)) for cidr in ranges)
-            lines.append(f"    tcp-request connection reject if !{{ src {ranges} }}")
-        added = "".join(line + "\n" for line in lines)
-        config = re.sub(rf"(frontend {listener.id}\n(?:.*\n)*?    bind .*\n)", lambda found: found[1] + added, config)
+            limits = f"    tcp-request connection reject if !{{ src {ranges} }}\n"
+        # What a listener speaks it speaks at each address.
+        bind = re.compile(rf"(frontend {listener.id}\n(?:.*\n)*?    bind \S+(.*)\n)")
+        if found := bind.search(config):
+            more = "".join(f"    bind {address}:{listener.protocol_port}{found[2]}\n" for address in floating)
+            config = config[: found.end()] + more + limits + config[found.end() :]
     return config
 
 

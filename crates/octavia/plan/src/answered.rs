@@ -57,6 +57,9 @@ impl Actor {
                 if let CloudChange::DeleteSecret { id } = change {
                     self.secret_doomed(id);
                 }
+                if refers_to_certificates(change) || matches!(change, CloudChange::CreateBalancer { .. }) {
+                    self.may_refer_late(now);
+                }
                 self.memory.looked = false;
                 self.memory.may_come_late(now);
                 let part = self.part_of(change);

@@ -24,6 +24,10 @@ use crate::target::WantedBalancer;
 /// How long the creation of a load balancer waits for contents. With everything in it it is one request, and a listener that comes later
 /// is one request for each of its policies.
 const AWAITED: Duration = Duration::from_secs(5);
+/// Contents that are asked for at a time: each is held until the key manager has it.
+const MOST_AT_A_TIME: usize = 8;
+/// How long a request may be on its way whose answer was lost.
+const LATE: Duration = Duration::from_secs(60);
 /// How long a content is left alone that the cluster does not have, or that cannot be used.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -35,6 +39,8 @@ pub(crate) struct CertificateMemory {
     held: BTreeMap<CertificateHash, SecretPayload>,
     /// Secrets that a request may still remove whose answer was lost: nothing is to refer to them again.
     doomed: BTreeSet<String>,
+    /// Until then a request may arrive that refers to what is stored: its answer was lost.
+    late: Option<Duration>,
     /// The last look could not see what is stored, and whether that was refused.
     hidden: Option<bool>,
 }
@@ -62,7 +68,7 @@ impl Actor {
             !memory.certificates.held.contains_key(&wish.hash)
                 && memory.block_of(&PlanPart::Certificate(wish.hash), now).is_none()
         };
-        Some(self.unstored().filter(is_needed).map(|wish| wish.hash).collect())
+        Some(self.unstored().filter(is_needed).take(MOST_AT_A_TIME).map(|wish| wish.hash).collect())
     }
 
     /// Takes note that the cluster is asked for a content.
@@ -144,6 +150,11 @@ impl Actor {
         self.memory.certificates.doomed.insert(id.to_owned());
     }
 
+    /// A listener may come to refer to what is stored later than that is known.
+    pub(crate) fn may_refer_late(&mut self, now: Duration) {
+        self.memory.certificates.late = Some(now + LATE);
+    }
+
     /// Wipes what nothing needs any more.
     pub(crate) fn contents_wanted(&mut self) {
         let wanted: BTreeSet<CertificateHash> = self.unstored().map(|wish| wish.hash).collect();
@@ -212,7 +223,28 @@ impl Actor {
                 references.push(secret.reference.clone());
             }
         }
+        if wishes.iter().all(|wish| self.usable(wish).is_some()) {
+            return references;
+        }
+        // Until all are stored, or while it is not known what is, what is served stays: the default one as well, if that is missing.
+        let lacks_default = wishes.first().is_some_and(|wish| self.usable(wish).is_none());
+        for (at, reference) in self.served_references().into_iter().enumerate() {
+            if !references.contains(&reference) {
+                let place = if at == 0 && lacks_default { 0 } else { references.len() };
+                references.insert(place, reference);
+            }
+        }
         references
+    }
+
+    /// What the TLS listener of the load balancer refers to, the default first, as far as it is the owner's or not known whose it is.
+    fn served_references(&self) -> Vec<String> {
+        let listeners = self.balancer().map(|one| one.listeners.as_slice()).unwrap_or_default();
+        let is_hidden = self.memory.certificates.hidden.is_some();
+        let known = |reference: &str| self.seen.secrets.iter().find(|one| one.reference == reference);
+        let is_own = |reference: &str| known(reference).map_or(is_hidden, |one| self.is_in_place(one));
+        let all = listeners.iter().filter(|one| self.mark.is_on(&one.tags)).flat_map(references_of);
+        all.filter(|one| is_own(one)).map(str::to_owned).collect()
     }
 
     /// Whether clients that are sent to HTTPS get an answer: there is a listener, or it comes with everything else.
@@ -225,12 +257,8 @@ impl Actor {
     }
 
     fn is_referred_to(&self, secret: &SeenSecret) -> bool {
-        let refers = |listener: &SeenListener| {
-            let others = listener.row["sni_container_refs"].as_array().map(Vec::as_slice).unwrap_or_default();
-            let mut all = others.iter().chain([&listener.row["default_tls_container_ref"]]);
-            all.any(|one| one.as_str() == Some(&*secret.reference))
-        };
-        self.seen.balancers.iter().flat_map(|one| &one.listeners).any(refers)
+        let mut listeners = self.seen.balancers.iter().flat_map(|one| &one.listeners);
+        listeners.any(|listener| references_of(listener).any(|one| one == secret.reference))
     }
 
     /// Returns the next step of storing certificates.
@@ -268,6 +296,9 @@ impl Actor {
             !target.certificates.contains(&one.reference) && !self.is_referred_to(one) && self.may_remove(&one.id, now)
         };
         let surplus = self.seen.secrets.iter().find(is_surplus)?;
+        if let Some(late) = self.memory.certificates.late.filter(|late| *late > now) {
+            return Some(BalancerStep::Wait(Wait::Until(late)));
+        }
         // Another writer may have let a listener refer to it a moment ago.
         if !self.memory.has_just_looked(now) {
             return Some(BalancerStep::Look(CloudLook::Owner));
@@ -313,6 +344,12 @@ impl WantedBalancer<'_> {
     pub(crate) fn lacks_certificate(&self, id: ListenerId) -> bool {
         terminates(self.wanted, id) && self.certificates.is_empty()
     }
+}
+
+/// The references of a listener, the default one first.
+fn references_of(listener: &SeenListener) -> impl Iterator<Item = &str> {
+    let others = listener.row["sni_container_refs"].as_array().map(Vec::as_slice).unwrap_or_default();
+    std::iter::once(&listener.row["default_tls_container_ref"]).chain(others).filter_map(|one| one.as_str())
 }
 
 /// Whether a listener of a router is to serve TLS.

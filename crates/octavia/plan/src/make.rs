@@ -42,7 +42,9 @@ impl Actor {
             return BalancerStep::Blocked(block);
         }
         // Octavia's lock does not matter to the key manager, and a listener comes after its certificates.
-        if let Some(step) = self.store_step(wanted, now) {
+        // Where the key manager fails, everything else comes first.
+        let fails = self.memory.fails_to_store(now);
+        if let Some(step) = self.store_step(wanted, now).filter(|_| !fails) {
             return step;
         }
         let target = self.target(wanted, facts, now);
@@ -203,7 +205,7 @@ impl Actor {
 
     /// Everything that can be done is done.
     fn at_rest(&self, target: &WantedBalancer<'_>, balancer: &SeenBalancer, now: Duration) -> BalancerStep {
-        if let Some(step) = self.look_at_unfinished(now) {
+        if let Some(step) = self.look_at_unfinished(now).or_else(|| self.store_step(target.wanted, now)) {
             return step;
         }
         if let Some(at) = self.memory.recheck() {

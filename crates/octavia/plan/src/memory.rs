@@ -430,10 +430,20 @@ impl Memory {
         let (pause, least) = pauses(failures, at_least);
         let (until, failing) = (Some(now + pause), Some((failures + 1, now + least)));
         self.blocks.insert(part, LeftAlone { block: Block::Failing, until, failing });
-        let fails = |one: &&LeftAlone| one.failing.is_some() && one.until.is_some_and(|until| until > now);
-        if self.blocks.values().filter(fails).count() >= FAIL_TOGETHER {
+        let fails = |one: &LeftAlone| one.failing.is_some() && one.until.is_some_and(|until| until > now);
+        // The key manager has troubles of its own.
+        let counts = |(part, one): &(&PlanPart, &LeftAlone)| {
+            !matches!(part, PlanPart::Certificate(_) | PlanPart::Secrets) && fails(one)
+        };
+        if self.blocks.iter().filter(counts).count() >= FAIL_TOGETHER {
             self.pause(now, TOGETHER_PAUSE);
         }
+    }
+
+    /// Whether something could not be stored of late.
+    pub(crate) fn fails_to_store(&self, now: Duration) -> bool {
+        let mut all = self.blocks.iter().filter(|(part, _)| matches!(part, PlanPart::Certificate(_)));
+        all.any(|(_, one)| one.failing.is_some() && one.is_of_late(now))
     }
 
     /// Whether the time has come to try a part again that has failed, and the last look was before: it may have been done late.

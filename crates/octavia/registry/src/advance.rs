@@ -268,6 +268,8 @@ impl ManagedCluster {
             BalancerStep::Change(CreateBalancer { .. } | CreatePort { .. } | CreateFloatingIp { .. }) => true,
             // The load balancer that is made on the port would lose it.
             BalancerStep::Change(DeletePort { .. }) => cell.is_deleting(),
+            // A listener that is on its way may refer to it.
+            BalancerStep::Change(CloudChange::DeleteSecret { .. }) => true,
             // It would stand there without an owner.
             BalancerStep::Gone => true,
             _ => false,

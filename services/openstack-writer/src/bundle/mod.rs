@@ -83,8 +83,8 @@ fn certificate(der: &[u8]) -> Zeroizing<Vec<u8>> {
 
 /// Returns a key as PKCS#8.
 fn private_key(pem: &[u8]) -> Result<Zeroizing<Vec<u8>>, BundleError> {
-    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|_| BundleError::Key)?;
-    match &key {
+    let key = Zeroizing::new(PrivateKeyDer::from_pem_slice(pem).map_err(|_| BundleError::Key)?);
+    match &*key {
         PrivateKeyDer::Pkcs8(key) => Ok(Zeroizing::new(key.secret_pkcs8_der().to_vec())),
         PrivateKeyDer::Pkcs1(key) => Ok(wrapped(RSA, &value(NULL, &[]), key.secret_pkcs1_der())),
         PrivateKeyDer::Sec1(key) => {

@@ -38,7 +38,9 @@ pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Stre
     let subnet = spec.subnet_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
     let mut findings = Vec::new();
     let family = family(spec, Some(facts));
-    let certificates = if facts.certificates { certificates(object) } else { Box::default() };
+    // What is served is not taken away because the writer does not find the key manager for a while, or is an older one.
+    let is_served = object.status.as_ref().is_some_and(|status| !status.secrets.is_empty());
+    let certificates = if facts.certificates || is_served { certificates(object) } else { Box::default() };
     let mut listeners = vec![ListenerWish { id: HTTP, kind: ListenerKind::Http, name: Some("http".into()) }];
     if !certificates.is_empty() {
         listeners.push(ListenerWish { id: HTTPS, kind: ListenerKind::TerminatedHttps, name: Some("https".into()) });

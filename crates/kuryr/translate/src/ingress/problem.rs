@@ -245,6 +245,9 @@ pub enum SecretProblem {
     /// Whether it is there is not known.
     #[error("Secrets cannot be read")]
     Unreadable,
+    /// Clients of another Ingress would get it.
+    #[error("the new one is also for a host that an older Ingress of another namespace serves with a certificate")]
+    OtherHosts,
     /// It is there.
     #[error("{0}")]
     Invalid(CertificateProblem),
@@ -358,6 +361,7 @@ impl SecretProblem {
         match self {
             Self::Missing => "NoSecret",
             Self::Unreadable => "SecretsUnreadable",
+            Self::OtherHosts => "CertificateTaken",
             Self::Invalid(_) => "InvalidCertificate",
         }
     }

@@ -37,6 +37,17 @@ pub enum CertificateProblem {
     /// The key is of another kind.
     #[error("its key is neither RSA nor EC")]
     KeyKind,
+    /// A name in it could be taken for another one.
+    #[error("a name in it is not one that a host can have: haproxy may take it for another host's")]
+    Name,
+    /// There are too many names in it.
+    #[error("there are more than {most} names in it", most = CertificateProblem::MOST_NAMES)]
+    TooManyNames,
+    /// A load balancer may refuse to begin with it, and then serves nothing.
+    #[error(
+        "it is too weak: it needs an RSA key of 2048 bits or more or one of P-256, P-384 or P-521, and a signature with SHA-256 or more"
+    )]
+    Weak,
     /// The key is another one's.
     #[error("tls.key is not the key of the first certificate in tls.crt")]
     OtherKey,
@@ -44,7 +55,9 @@ pub enum CertificateProblem {
 
 impl CertificateProblem {
     /// Bytes that `tls.crt` and `tls.key` may have together.
-    pub const MOST_BYTES: usize = 500_000;
+    pub const MOST_BYTES: usize = 24_000;
+    /// Names that a certificate may have.
+    pub const MOST_NAMES: usize = 100;
 }
 
 /// What a Secret has: a certificate that can be served, or the reason why it cannot be.

@@ -15,11 +15,15 @@ pub const MOST_ROUTES: usize = 500_000;
 
 /// Keeps Ingresses, the oldest first, while there is room for their rules. What comes after one that does not fit is not kept either:
 /// who is served must not depend on how much fits.
-pub(crate) fn with_room<'a>(ingresses: Vec<Routed<'a>>, findings: &mut Vec<Finding>) -> Vec<Routed<'a>> {
+pub(crate) fn with_room<'a>(
+    ingresses: Vec<Routed<'a>>,
+    serves_tls: bool,
+    findings: &mut Vec<Finding>,
+) -> Vec<Routed<'a>> {
     let mut room = MOST_ROUTES;
     let mut kept = Vec::with_capacity(ingresses.len());
     for routed in ingresses {
-        let len = rules_len(&routed);
+        let len = rules_len(&routed, serves_tls);
         if room < len {
             room = 0;
             let problem = IngressProblem::NoRoom { router: routed.placement.router.clone() };
@@ -33,7 +37,7 @@ pub(crate) fn with_room<'a>(ingresses: Vec<Routed<'a>>, findings: &mut Vec<Findi
 }
 
 /// Bytes of its routes, pools and certificates in the spec, at most, with those of the routes' copies for HTTPS in what is streamed.
-fn rules_len(routed: &Routed<'_>) -> usize {
+fn rules_len(routed: &Routed<'_>, serves_tls: bool) -> usize {
     /// What a route and a pool have beside their texts.
     const ITEM: usize = 160;
     /// What a route has beside its texts as it is streamed.
@@ -44,9 +48,12 @@ fn rules_len(routed: &Routed<'_>) -> usize {
     let backend = |backend: &gimbal_kubernetes_objects::IngressBackend| {
         3 * (routed.key.namespace.len() + backend.service.as_ref().map_or(0, |service| service.name.len()))
     };
-    let is_copied = !spec.tls.is_empty();
+    // Where no certificate is served, TLS takes nothing away from what is served over HTTP.
+    let tls = if serves_tls { spec.tls.as_slice() } else { &[] };
+    let is_copied = !tls.is_empty();
+    let without_hosts = tls.iter().filter(|one| one.hosts.is_empty()).count();
     let mut len = spec.default_backend.as_ref().map_or(0, |one| ITEM + backend(one));
-    for tls in &spec.tls {
+    for tls in tls {
         let secret = routed.key.namespace.len() + tls.secret_name.as_ref().map_or(0, |name| name.len());
         len += ITEM + secret + tls.hosts.iter().map(|host| host.len() + 3).sum::<usize>();
     }
@@ -56,7 +63,7 @@ fn rules_len(routed: &Routed<'_>) -> usize {
         len += ITEM + key + host;
         if is_copied {
             // Where it has no hosts, an entry of TLS lists this one.
-            len += COPY + key + host + spec.tls.len() * (host + 3);
+            len += COPY + key + host + without_hosts * (host + 3);
         }
         for path in rule.http.iter().flat_map(|http| &http.paths) {
             let text = path.path.as_deref().unwrap_or_default().len();

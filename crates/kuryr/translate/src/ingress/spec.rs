@@ -80,7 +80,8 @@ pub fn translate_router(input: &RouterInput<'_>) -> RouterTranslated {
     ingresses.extend(input.moving.iter().filter_map(|ingress| input.ingresses.routed_one(ingress)));
     ingresses.sort_by(|one, other| age(one).cmp(&age(other)));
     let class = class(&ingresses);
-    let ingresses = with_room(ingresses, &mut findings);
+    let serves_tls = input.facts.is_none_or(|facts| facts.certificates) || !input.certificates.is_empty();
+    let ingresses = with_room(ingresses, serves_tls, &mut findings);
     let tls = TlsInput {
         ingresses: &ingresses,
         secrets: input.secrets,

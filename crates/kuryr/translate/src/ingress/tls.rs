@@ -63,8 +63,8 @@ enum Fate {
 }
 
 /// Decides which certificates are served. A Secret belongs to the oldest Ingress that names it. haproxy chooses a certificate by the
-/// names in it, whatever an Ingress says of hosts: so one is left out that has the name of a host which an older Ingress of another
-/// namespace has.
+/// names in it, whatever an Ingress says of hosts: so a new one is left out that has the name of a host of an older Ingress of
+/// another namespace, or a wildcard for one that is served with a certificate.
 pub(crate) fn router_tls(input: &TlsInput<'_, '_>, findings: &mut Vec<Finding>) -> RouterTls {
     let mut made = Maker { input, claimed: BTreeMap::new(), fates: BTreeMap::new(), tls: RouterTls::default() };
     for (at, routed) in input.ingresses.iter().enumerate() {
@@ -80,10 +80,19 @@ pub(crate) fn router_tls(input: &TlsInput<'_, '_>, findings: &mut Vec<Finding>) 
     made.tls
 }
 
+/// Who has a host.
+#[derive(Debug)]
+struct HostClaim {
+    /// The place of the Ingress.
+    by: usize,
+    /// Whether its namespace serves the host with a certificate.
+    is_served: bool,
+}
+
 struct Maker<'a, 'b, 'c> {
     input: &'c TlsInput<'a, 'b>,
     /// Hosts of the Ingresses before this one, with the oldest of each namespace.
-    claimed: BTreeMap<Host, Vec<usize>>,
+    claimed: BTreeMap<Host, Vec<HostClaim>>,
     fates: BTreeMap<SourceKey, Fate>,
     tls: RouterTls,
 }
@@ -136,11 +145,20 @@ impl Maker<'_, '_, '_> {
         let name = text(secret);
         let problem = match self.input.secrets.get(secret) {
             Some(Ok(certificate)) => {
-                if let Some((host, by)) = self.taken(secret, &certificate.names) {
-                    return Fate::Left(IngressProblem::CertificateTaken { secret: secret.clone(), host, by });
+                let hash: Text = certificate.hash.to_string().into();
+                let before = self.input.before.get(&name);
+                let is_new = before != Some(&hash);
+                match self.taken(secret, &certificate.names, is_new) {
+                    None => {
+                        let names = certificate.names.iter().filter_map(Host::of_name).collect();
+                        return self.serve(name, hash, Some(names), None);
+                    }
+                    Some((host, by, is_harmed)) if is_harmed || before.is_none() => {
+                        return Fate::Left(IngressProblem::CertificateTaken { secret: secret.clone(), host, by });
+                    }
+                    Some(_) => {}
                 }
-                let names = certificate.names.iter().filter_map(Host::of_name).collect();
-                return self.serve(name, certificate.hash.to_string().into(), Some(names), None);
+                SecretProblem::OtherHosts
             }
             Some(Err(problem)) => SecretProblem::Invalid(*problem),
             None if self.input.secrets.is_readable() => SecretProblem::Missing,
@@ -171,23 +189,34 @@ impl Maker<'_, '_, '_> {
         Fate::Served(place, names, problem)
     }
 
-    /// The first host of another namespace's older Ingress for which clients would get this certificate.
-    fn taken(&self, secret: &SourceKey, names: &[Text]) -> Option<(Text, SourceKey)> {
+    /// The first host of another namespace's older Ingress for which clients would get this certificate, and whether that host has a
+    /// certificate and its own name is in this one. One that is served already is taken by nothing else: nobody is to lose HTTPS
+    /// because somebody else claims a host later.
+    fn taken(&self, secret: &SourceKey, names: &[Text], is_new: bool) -> Option<(Text, SourceKey, bool)> {
         let names: BTreeSet<Host> = names.iter().filter_map(Host::of_name).collect();
-        let others = |at: &&usize| self.input.ingresses[**at].key.namespace != secret.namespace;
-        let taken = self.claimed.iter().filter(|(host, _)| is_named(host, &names));
-        let mut taken = taken.filter_map(|(host, by)| Some((host.text()?, by.iter().find(others)?)));
-        taken.next().map(|(host, by)| (host, self.input.ingresses[*by].key.clone()))
+        let others = |claim: &&HostClaim| self.input.ingresses[claim.by].key.namespace != secret.namespace;
+        let taken = self.claimed.iter().filter(|(host, _)| is_named(host, &names)).filter_map(|(host, by)| {
+            let exact = names.contains(host);
+            let counts = |claim: &&HostClaim| if is_new { exact || claim.is_served } else { exact && claim.is_served };
+            let claim = by.iter().filter(others).find(counts)?;
+            let key = self.input.ingresses[claim.by].key.clone();
+            Some((host.text()?, key, exact && claim.is_served))
+        });
+        // The gravest decides, whatever the order of the hosts.
+        taken.max_by_key(|(host, _, is_harmed)| (*is_harmed, std::cmp::Reverse(host.clone())))
     }
 
     fn claim(&mut self, at: usize, routed: &Routed<'_>) {
         let of_tls = routed.ingress.spec.tls.iter().flat_map(|tls| &tls.hosts);
         let of_tls = of_tls.filter_map(|host| Host::read(Some(host)).ok());
-        for host in rule_hosts(routed).chain(of_tls).filter(|host| *host != Host::Any) {
+        let hosts: BTreeSet<Host> = rule_hosts(routed).chain(of_tls).filter(|host| *host != Host::Any).collect();
+        for host in hosts {
+            let is_served = self.tls.of(at, &host) == HostTls::Served;
             let by = self.claimed.entry(host).or_default();
-            let namespace = |at: &usize| &self.input.ingresses[*at].key.namespace;
-            if by.iter().all(|other| namespace(other) != namespace(&at)) {
-                by.push(at);
+            let namespace = |at: usize| &self.input.ingresses[at].key.namespace;
+            match by.iter_mut().find(|other| namespace(other.by) == namespace(at)) {
+                Some(other) => other.is_served |= is_served,
+                None => by.push(HostClaim { by: at, is_served }),
             }
         }
     }

@@ -323,3 +323,38 @@ fn with_its_certificates_a_router_is_made_at_once_and_redirects() {
     assert_eq!(answered_at(&mut world, 443), wish.answers());
     assert!(answered(&mut world).values().any(|answer| answer.starts_with("https://a.test")));
 }
+
+/// A Secret of another name: nothing that was stored is for it, and what serves has to stay until it is.
+#[test]
+fn what_serves_stays_until_all_that_is_wanted_is_stored() {
+    let (mut wish, mut world) = made(&TWO);
+    world.is_silent = true;
+    wish.certificates = vec![("shop/other", 3), ("shop/b", 2)];
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(30));
+    assert_eq!(served(&world), Some(names(&TWO)), "with its default");
+    assert_eq!(stored(&world).len(), 2);
+    world.is_silent = false;
+    world.run_for(Duration::from_secs(120));
+    assert_eq!((served(&world), stored(&world).len()), (Some(names(&wish.certificates)), 2));
+}
+
+/// The key manager shows what it has and stores nothing.
+#[test]
+fn members_change_while_nothing_can_be_stored() {
+    const MANY: [(&str, u8); 6] =
+        [("shop/a", 1), ("shop/b", 2), ("shop/c", 3), ("shop/d", 4), ("shop/e", 5), ("shop/f", 6)];
+    let (mut wish, mut world) = router(&ROUTES, |wish| wish.certificates = MANY.to_vec());
+    world.refuses = Some(|change| {
+        matches!(change, CloudChange::CreateSecret { .. }).then_some(ChangeOutcome::Unknown("503".to_owned()))
+    });
+    world.run_for(Duration::from_secs(120));
+    assert_eq!(answered(&mut world), wish.answers());
+    wish.members.insert("one", vec![7]);
+    world.actor.want(wish.entry());
+    let before = world.cloud.now();
+    while answered(&mut world) != wish.answers() {
+        world.run_for(Duration::from_secs(1));
+        assert!(world.cloud.now() < before + Duration::from_secs(20), "{:?}", world.step());
+    }
+}

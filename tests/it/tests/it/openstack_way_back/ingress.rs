@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gimbal_testkit::eventually;
-use gimbal_testkit::openstack::Reply;
+use gimbal_testkit::openstack::{Options, Reply};
+use gimbal_testkit::{San, fingerprint};
 use gimbal_tests::{INGRESSES, ROUTERS, WayBack, ingress_path};
 use serde_json::{Value, json};
 
@@ -19,7 +20,8 @@ const SERVICES: [(&str, &str); 4] = [("s1", "10.1.0.1"), ("s2", "10.1.0.2"), ("s
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_led_by_host_and_path() {
-    let mut stage = WayBack::build_for_ingresses().await.unwrap();
+    let options = Options { data_plane: true, key_manager: true, ..Options::with_checked_tokens() };
+    let mut stage = WayBack::build_for_ingresses_on(options).await.unwrap();
     for (name, address) in SERVICES {
         stage.plane().unwrap().member(address, HTTP.1, name).await.unwrap();
     }
@@ -32,6 +34,7 @@ async fn requests_are_led_by_host_and_path() {
         a_service_that_comes_before_its_ingresses(&stage, &router),
         hosts_and_paths_have_their_order(&stage, &router),
         what_is_wrong_is_told_and_the_rest_is_served(&stage, &router),
+        a_certificate_is_served_renewed_and_removed(&stage, &router),
         edits_lead_no_other_request_astray(&stage, &router),
     ];
     nothing_changes_in_a_restart(&mut stage).await;
@@ -256,6 +259,80 @@ async fn make_service(stage: &WayBack, name: &str) {
 fn rule(host: &str, paths: &[(&str, &str, &str)]) -> Value {
     let paths: Vec<Value> = paths.iter().map(|(path, kind, service)| ingress_path(path, kind, service)).collect();
     json!({"host": host, "http": {"paths": paths}})
+}
+
+const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
+const SECURE: &str = "secure.example.com";
+
+/// Puts a new certificate into the Secret. Returns its fingerprint.
+async fn certificate(stage: &WayBack, turn: u32) -> String {
+    let pair = stage.programs.pki.issue(&format!("secure-{turn}"), &[San::Dns(SECURE)]).unwrap();
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    let secret = json!({
+        "metadata": {"name": "secure"},
+        "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": text(&pair.cert), "tls.key": text(&pair.key)},
+    });
+    let admin = stage.cluster.admin();
+    match turn {
+        1 => admin.post(SECRETS, &secret).await.map(drop).unwrap(),
+        _ => admin.patch(&format!("{SECRETS}/secure"), &secret).await.map(drop).unwrap(),
+    }
+    fingerprint(&pair.cert).unwrap()
+}
+
+async fn until_secure(stage: &WayBack, router: &str, certificate: &str) {
+    until(stage, "HTTPS is served with the certificate of the Secret", async || {
+        let reply = stage.plane()?.request_tls(router, 443, SECURE, "/").await?;
+        let served = reply.certificate.as_deref() == Some(certificate);
+        anyhow::ensure!(reply.status == 200 && reply.body == "s1" && served, "{reply:?}");
+        Ok(())
+    })
+    .await;
+}
+
+/// From the Secret in the cluster to the client of the load balancer, and back to where nothing of it is left.
+async fn a_certificate_is_served_renewed_and_removed(stage: &WayBack, router: &str) {
+    let first = certificate(stage, 1).await;
+    let ingress = json!({
+        "metadata": {"name": "secure", "annotations": {"kuryr.openstack.org/redirect-http": "true"}},
+        "spec": {
+            "ingressClassName": "kuryr",
+            "tls": [{"hosts": [SECURE], "secretName": "secure"}],
+            "rules": [rule(SECURE, &[("/", "Prefix", "s1")])],
+        },
+    });
+    stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
+    until_secure(stage, router, &first).await;
+    until(stage, "HTTP leads to HTTPS", async || {
+        let reply = stage.plane()?.request(router, 80, Some(SECURE), "/a").await?;
+        anyhow::ensure!(reply.location.as_deref() == Some("https://secure.example.com/a"), "{reply:?}");
+        Ok(())
+    })
+    .await;
+    assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1", "the others are as they were");
+
+    let second = certificate(stage, 2).await;
+    until_secure(stage, router, &second).await;
+    let stored = async || {
+        let rows = stage.cloud.sql("select name from barbican.secrets where deleted = 0").await?;
+        Ok::<_, anyhow::Error>(rows.lines().map(str::to_owned).collect::<Vec<_>>())
+    };
+    until(stage, "the former certificate is removed", async || {
+        let stored = stored().await?;
+        anyhow::ensure!(stored.len() == 1 && stored[0].ends_with("/shop/secure"), "{stored:?}");
+        Ok(())
+    })
+    .await;
+    remove(stage, "secure").await;
+    until(stage, "nothing of it is left", async || {
+        let (stored, listeners) = (stored().await?, stage.cloud.octavia().get("/listeners").await?);
+        let ports = listeners["listeners"].as_array().into_iter().flatten().map(|one| &one["protocol_port"]);
+        anyhow::ensure!(stored.is_empty() && ports.into_iter().all(|port| *port != 443), "{stored:?} {listeners}");
+        Ok(())
+    })
+    .await;
+    stage.cluster.admin().delete(&format!("{SECRETS}/secure")).await.unwrap();
 }
 
 async fn make(stage: &WayBack, name: &str, rules: &Value) {

@@ -206,7 +206,11 @@ fn a_certificate_takes_no_host_of_an_older_ingress_of_another_namespace() {
     let said = "Conflict/CertificateTaken: Ingress rival/new: the certificate in Secret rival/x is not served, and its hosts over HTTP \
                 alone: it is also for host \"shop.example.com\", which Ingress team/old of another namespace has, and is older";
     assert_eq!(taken(host.clone(), &["new.example.com", "Shop.example.com"]).as_deref(), Some(said));
-    assert!(taken(host.clone(), &["*.example.com"]).is_some());
+    assert_eq!(
+        taken(host.clone(), &["*.example.com"]),
+        None,
+        "no certificate is served there that it could be taken for"
+    );
     assert_eq!(taken(host.clone(), &["*.com", "example.com", "*.shop.example.com"]), None);
     // What an Ingress has a certificate for is its own as well.
     assert!(taken(with_tls("old", &[], &["absent: shop.example.com"]), &["shop.example.com"]).is_some());
@@ -223,6 +227,28 @@ fn a_certificate_takes_no_host_of_an_older_ingress_of_another_namespace() {
     let older = of_namespace(with_tls("new", &["new.example.com"], &["x: new.example.com"]), "rival");
     let made = cluster([older, host], [secret("rival/x", 1, &["*.example.com"])]).shared();
     assert_eq!(tls(&made), ["rival/x 1: new.example.com"]);
+}
+
+/// Who claims a host later, or earlier without a certificate, takes nothing from what is served.
+#[test]
+fn a_wildcard_that_is_served_stays_and_a_new_one_takes_no_host_with_a_certificate() {
+    let of = |before: &[(&str, u8)], hash: u8| {
+        let old = of_namespace(with_tls("old", &["zzz.example.com"], &["y: zzz.example.com"]), "rival");
+        let new = with_tls("web", &["*.example.com"], &["x: *.example.com"]);
+        let secrets = [secret("rival/y", 9, &["zzz.example.com"]), secret("team/x", hash, &["*.example.com"])];
+        let mut cluster = cluster([old, new], secrets);
+        for (name, hash) in before {
+            let hash = gimbal_kuryr_model::CertificateHash::from_bytes([*hash; 32]).to_string();
+            cluster.certificates.insert((*name).into(), hash.into());
+        }
+        let made = cluster.shared();
+        let words: Vec<String> = said(&made).into_iter().filter(|said| said.contains("Certificate")).collect();
+        (tls(&made).into_iter().find(|one| one.starts_with("team/x")), words.len())
+    };
+    let wild = |hash: u8| Some(format!("team/x {hash}: *.example.com"));
+    assert_eq!(of(&[], 1), (None, 1), "a new one");
+    assert_eq!(of(&[("team/x", 1)], 1), (wild(1), 0), "it is served");
+    assert_eq!(of(&[("team/x", 1)], 2), (wild(1), 1), "a new one in its place waits, and the former one stays");
 }
 
 #[test]
