@@ -71,7 +71,7 @@ fn read(content: &CertificateContent) -> SecretState {
 const ENCRYPTED: &[u8] = b"ENCRYPTED";
 
 /// Whether OpenSSL takes a certificate at the level that load balancers have: one that it refuses keeps haproxy from beginning, and
-/// nobody behind that load balancer would be served. The signature of a root does not count.
+/// no Ingress of that load balancer would be served. The signature of a root does not count.
 fn is_strong(certificate: &X509Certificate<'_>) -> bool {
     let is_root = certificate.subject().as_raw() == certificate.issuer().as_raw();
     let signature = certificate.signature_algorithm.algorithm.to_id_string();

@@ -237,7 +237,7 @@ impl Actor {
         references
     }
 
-    /// What the TLS listener of the load balancer refers to, the default first, as far as it is the owner's or not known whose it is.
+    /// What the TLS listener of the load balancer refers to, the default first, as far as it is the owner's or its owner is not known.
     fn served_references(&self) -> Vec<String> {
         let listeners = self.balancer().map(|one| one.listeners.as_slice()).unwrap_or_default();
         let is_hidden = self.memory.certificates.hidden.is_some();

@@ -190,7 +190,7 @@ impl Maker<'_, '_, '_> {
     }
 
     /// The first host of another namespace's older Ingress for which clients would get this certificate, and whether that host has a
-    /// certificate and its own name is in this one. One that is served already is taken by nothing else: nobody is to lose HTTPS
+    /// certificate and its own name is in this one. One that is served already is taken by nothing else: no host is to lose HTTPS
     /// because somebody else claims a host later.
     fn taken(&self, secret: &SourceKey, names: &[Text], is_new: bool) -> Option<(Text, SourceKey, bool)> {
         let names: BTreeSet<Host> = names.iter().filter_map(Host::of_name).collect();
