@@ -143,8 +143,8 @@ impl Layout {
                  where s.type = '{kind}' and e.region_id = '{region}';"
             )
         };
-        let without = "delete e from keystone.endpoint e join keystone.service s on s.id = e.service_id \
-                       where s.type = 'key-manager';";
+        let without = "delete from keystone.endpoint where service_id in \
+                       (select id from keystone.service where type = 'key-manager')";
         [
             endpoint("identity", REGION, self.identity()),
             endpoint("load-balancer", REGION, self.url(Service::Octavia)),
