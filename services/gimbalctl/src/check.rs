@@ -114,7 +114,7 @@ fn not_asked(mut results: Vec<CheckResult>, asked: Asked, args: &Args) -> Vec<Ch
         Asked::Writer => &["writer.leads", "backend"],
         Asked::OpenstackWriter => &["cluster"],
     };
-    let has = |results: &[CheckResult], id: &str| results.iter().any(|finding| finding.id == id);
+    let has = |results: &[CheckResult], id: &str| results.iter().any(|result| result.id == id);
     for id in ["server.answers"].iter().chain(rest) {
         if !has(&results, id) {
             results.push(CheckResult::skip(id, args.server(), "the server was not asked"));

@@ -276,6 +276,19 @@ mod tests {
         }
     }
 
+    /// Without the right to Secrets everything is served over HTTP, and a Pod that is not ready for ever stops every roll-out.
+    #[test]
+    fn secrets_that_cannot_be_read_are_trouble_and_no_reason_to_be_unready() {
+        let (mut kinds, now) = (Kinds::new(true), Instant::now());
+        let watched: Vec<KuryrKind> = kinds.watched().map(|(kind, _)| kind).collect();
+        for kind in watched.into_iter().filter(|kind| *kind != KuryrKind::Secret) {
+            assert!(kinds.list_done(kind, now));
+        }
+        assert!(kinds.failed(KuryrKind::Secret, &ApiError::Forbidden { message: "no".into() }, now));
+        assert_eq!((kinds.is_complete(), kinds.lost()), (true, None));
+        assert!(kinds.trouble().is_some_and(|trouble| trouble.contains("secrets")));
+    }
+
     #[test]
     fn nodes_count_only_where_they_are_wanted() {
         let (mut kinds, now) = (Kinds::default(), Instant::now());

@@ -29,7 +29,8 @@ pub fn write(dir: &Path, files: &[(&str, &str)], replace: bool, otherwise: &str)
     replace_files(dir, files).map_err(|error| Exit::Failure(format!("cannot write into {}: {error}", dir.display())))
 }
 
-/// Writes files into a folder, which is made. They are replaced together, each as a whole, and readable to their owner alone.
+/// Writes files into a folder, which is made. Each is replaced as a whole, none before all are written, and readable to its owner
+/// alone.
 ///
 /// # Errors
 /// They cannot be written.
@@ -43,7 +44,7 @@ pub fn replace_files(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
         file.as_file().sync_all()?;
         written.push((file, dir.join(name)));
     }
-    // Whatever can fail has not failed by now, so that a pair is replaced as a whole.
+    // None is replaced before all are written: a full disk leaves the former pair as it is.
     for (file, path) in written {
         file.persist(path).map_err(|error| error.error)?;
     }

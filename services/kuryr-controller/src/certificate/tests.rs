@@ -82,6 +82,38 @@ fn what_cannot_be_served_is_refused() {
     assert_eq!(known_secret(&serde_json::from_value(data).unwrap()).state, Err(Incomplete));
 }
 
+/// haproxy chooses a certificate by its names: one that it reads otherwise than others do would be served for another host.
+#[test]
+fn a_name_that_haproxy_reads_otherwise_is_refused() {
+    let key = KeyPair::generate().unwrap();
+    let of = |names: &[&str], common: Option<&str>| state(&signed(names, common, &key), &key.serialize_pem());
+    let stranges: [(&[&str], Option<&str>); 5] = [
+        (&["shop.example.com\0.x"], None),
+        (&["!shop.example.com"], None),
+        (&["*"], None),
+        (&["a.*.example.com"], None),
+        (&["www.example.com"], Some("*")),
+    ];
+    for (names, common) in stranges {
+        assert_eq!(of(names, common), Err(CertificateProblem::Name), "{names:?} {common:?}");
+    }
+    assert!(of(&["*.example.com"], Some("Example Corp")).is_ok(), "haproxy takes no host for that either");
+    let many: Vec<String> = (0..=CertificateProblem::MOST_NAMES).map(|n| format!("h{n}.example.com")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert_eq!(of(&many, None), Err(CertificateProblem::TooManyNames));
+    assert!(of(&many[1..], None).is_ok());
+}
+
+/// It would keep haproxy from beginning, for every Ingress of the router.
+#[test]
+fn a_weak_certificate_is_refused_wherever_it_is_in_the_chain() {
+    let weak = include_str!("weak.crt");
+    let (key, leaf) = (KeyPair::generate().unwrap(), |key: &KeyPair| signed(&["www.example.com"], None, key));
+    let chain = leaf(&key);
+    assert!(state(&chain, &key.serialize_pem()).is_ok());
+    assert_eq!(state(&format!("{chain}{weak}"), &key.serialize_pem()), Err(CertificateProblem::Weak));
+}
+
 #[test]
 fn the_largest_content_fits_in_a_frame() {
     let content = CertificateContent::new(&[b'x'; CertificateProblem::MOST_BYTES], b"");

@@ -1,6 +1,6 @@
 //! Routers that would become too large.
 
-use gimbal_kubernetes_objects::BalancedSlice;
+use gimbal_kubernetes_objects::{BalancedSlice, IngressTls};
 use gimbal_kuryr_translate::{Finding, LEAN_ABOVE, MOST_BYTES, encoded_len};
 
 use super::common::{Cluster, addresses, findings, one_rule, routes, service, slice};
@@ -70,4 +70,23 @@ fn the_oldest_ingresses_have_room_for_their_routes() {
     let more = Cluster::with(many(100).chain([small])).shared();
     assert!(!routes(&more.spec).iter().any(|route| route.starts_with("small.")));
     assert_eq!(more.spec, made.spec);
+}
+
+/// What is served over HTTP alone is not to have less room because of what cannot be served.
+#[test]
+fn tls_takes_no_room_where_no_certificates_are_served() {
+    let paths: Vec<String> = (0..50).map(|n| format!("/{}{n}* s1:80", "a".repeat(100))).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let kept = |with_tls: bool, served: bool| {
+        let many = (0..100).map(|n| {
+            let mut ingress = one_rule(&format!("i{n:03}"), &format!("{n}.example.com"), &paths);
+            ingress.spec.tls = vec![IngressTls::default(); usize::from(with_tls)];
+            ingress
+        });
+        let mut cluster = Cluster::with(many);
+        cluster.facts.certificates = served;
+        cluster.shared().spec.routes.len()
+    };
+    assert_eq!(kept(true, false), kept(false, false));
+    assert!(kept(true, true) < kept(false, true));
 }

@@ -1,6 +1,6 @@
 //! What is streamed of certificates.
 
-use gimbal_kuryr_crd::{KlrRoute, KlrTls, KuryrL7Router};
+use gimbal_kuryr_crd::{KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterStatus, StatusSecret};
 use gimbal_kuryr_model::{DesiredKind, ListenerKind, RouteTarget};
 use gimbal_kuryr_translate::{Streamed, desired_router};
 use gimbal_model::Protocol;
@@ -96,6 +96,18 @@ fn without_certificates_everything_is_served_over_http() {
         "80 Wildcard(\"example.com\") -> pool team/s1/80 (team/wild)",
     ];
     assert_eq!(lines(&streamed(&shop)), expected);
+}
+
+/// The writer does not find the key manager for a while, or is an older one.
+#[test]
+fn what_is_served_over_https_stays_where_certificates_are_not_served_any_more() {
+    let mut shop = shop();
+    let mut object = object(&shop);
+    let served = lines(&streamed(&shop));
+    let stored = StatusSecret { reference: "https://keys.example.com/1".into(), content_hash: "01".repeat(32).into() };
+    object.status = Some(KuryrL7RouterStatus { secrets: vec![stored], ..KuryrL7RouterStatus::default() });
+    shop.facts.certificates = false;
+    assert_eq!(lines(&desired_router(&object, &shop.facts).unwrap()), served);
 }
 
 /// Whoever may write a KuryrL7Router of their own could name any Secret there.
