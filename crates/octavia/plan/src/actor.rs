@@ -10,6 +10,7 @@ use crate::accepted::settle;
 use crate::mark::Mark;
 use crate::memory::{Memory, PlanPart, RepairBudget, RepairTime};
 use crate::outcome::MissingAbility;
+use crate::routing::rebuild::REBUILD_ABOVE;
 use crate::routing::same::SameParts;
 use crate::seen::{AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember};
 use crate::seen_store::SeenStore;
@@ -26,6 +27,8 @@ pub struct Actor {
     pub(crate) memory: Memory,
     pub(crate) budget: RepairBudget,
     pub(crate) drift_interval: Duration,
+    /// The number of changes above which another router is made in the place of one; 0: never.
+    pub(crate) rebuild_above: usize,
     /// Tags that everything carries besides the mark.
     pub(crate) resource_tags: Arc<[Text]>,
     /// Set where several owners share the load balancer.
@@ -38,7 +41,18 @@ impl Actor {
     pub fn new(key: DesiredKey, mark: Mark, desired: DesiredEntry, budget: RepairBudget) -> Self {
         let (seen, memory) = (SeenStore::default(), Memory::default());
         let drift_interval = Duration::from_secs(60);
-        Self { key, mark, desired, seen, memory, budget, drift_interval, resource_tags: Arc::default(), sharing: None }
+        Self {
+            key,
+            mark,
+            desired,
+            seen,
+            memory,
+            budget,
+            drift_interval,
+            rebuild_above: REBUILD_ABOVE,
+            resource_tags: Arc::default(),
+            sharing: None,
+        }
     }
 
     /// Sets how long what somebody added by hand stays at least; usually 60 s.
@@ -50,6 +64,12 @@ impl Actor {
     /// Sets the tags that everything carries besides the mark; usually none.
     pub fn set_resource_tags(&mut self, tags: Arc<[Text]>) {
         self.resource_tags = tags;
+    }
+
+    /// Sets the number of changes above which another router is made in the place of one, 0 for never; usually
+    /// [`REBUILD_ABOVE`].
+    pub fn set_rebuild_above(&mut self, changes: usize) {
+        self.rebuild_above = changes;
     }
 
     /// Returns what is wanted.
@@ -112,6 +132,7 @@ impl Actor {
             PlanPart::Ranges(id) | PlanPart::Closing(id) => (Some(*id), block),
             PlanPart::NewMembers(pool) => (pool.listener(), block),
             PlanPart::Balancer
+            | PlanPart::Successor
             | PlanPart::FloatingIp
             | PlanPart::Groups
             | PlanPart::Tags
@@ -181,6 +202,7 @@ impl Actor {
         self.contents_wanted();
         self.forget_failover();
         self.forget_suspect();
+        self.note_successor(now);
         self.find_given_away(now);
         unfinished.map(|missing| self.missing(missing.ability))
     }

@@ -12,6 +12,7 @@ use crate::mark::{port_tag, service_of};
 use crate::memory::PlanPart;
 use crate::outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
 use crate::pools::texts;
+use crate::seen::Provisioning;
 use crate::seen_policy::SeenPolicy;
 use crate::step::Block;
 
@@ -47,6 +48,7 @@ impl Actor {
         match outcome {
             ChangeOutcome::Accepted(answer) => {
                 self.accepted(change, &answer, now);
+                self.note_successor(now);
                 return self.shown_by(change, now);
             }
             ChangeOutcome::Refused(ServiceRefusal::NotFound) if change.is_deletion() => {
@@ -323,6 +325,9 @@ impl Actor {
                 PlanPart::Removal(id.clone())
             }
             CloudChange::CreateSecret { hash, .. } => PlanPart::Certificate(*hash),
+            CloudChange::CreatePort { .. } | CloudChange::CreateBalancer { .. } if self.has_serving_one() => {
+                PlanPart::Successor
+            }
             CloudChange::CreatePort { .. }
             | CloudChange::CreateBalancer { .. }
             | CloudChange::UpdateBalancer { .. }
@@ -360,6 +365,11 @@ impl Actor {
                 }
             }
         }
+    }
+
+    /// Whether there is a load balancer that serves until another one takes its place.
+    fn has_serving_one(&self) -> bool {
+        self.lineup().is_some_and(|lineup| lineup.current.provisioning != Provisioning::Error)
     }
 
     /// Returns the wanted port that the listener with this ID has, whatever its tags say.

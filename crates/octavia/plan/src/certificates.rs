@@ -176,7 +176,7 @@ impl Actor {
         wanted.and_then(|wanted| wanted.header.routing.as_deref()).into_iter().flat_map(|one| &one.certificates)
     }
 
-    fn unstored(&self) -> impl Iterator<Item = &CertificateWish> {
+    pub(crate) fn unstored(&self) -> impl Iterator<Item = &CertificateWish> {
         self.wishes().filter(|wish| self.stored(wish).is_none())
     }
 

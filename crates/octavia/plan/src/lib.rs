@@ -62,6 +62,7 @@ pub use mark::{
 pub use memory::RepairBudget;
 pub use outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
 pub use routing::difference::{RouteGap, RouteObstacle};
+pub use routing::rebuild::REBUILD_ABOVE;
 pub use secret::{SecretPayload, SeenSecret, owner_of_secret};
 pub use seen::{
     AddressHolder, HiddenSecrets, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember,

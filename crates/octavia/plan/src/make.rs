@@ -56,9 +56,13 @@ impl Actor {
         let is_whole = !self.is_spared(&current.tags);
         let differs = is_whole && must_be_replaced(current, &target);
         let broken = current.provisioning == Provisioning::Error;
-        let moves = (differs || broken) && can_be_moved(current, &target);
+        let twin = lineup.successors.iter().copied().find(|new| !must_be_replaced(new, &target));
+        let rebuilt = is_whole && !differs && !broken && self.is_rebuilt(&target, current, twin, now);
+        let moves = (differs || broken || rebuilt) && can_be_moved(current, &target);
         // One that is made for something that is no longer wanted is no successor.
-        let is_successor = |new: &&SeenBalancer| moves && !must_be_replaced(new, &target);
+        let is_successor = |new: &&SeenBalancer| {
+            moves && !must_be_replaced(new, &target) && !(rebuilt && self.is_outdated(&target, new, now))
+        };
         let successor = lineup.successors.iter().copied().find(is_successor);
         let is_left = |one: &&SeenBalancer| successor.is_none_or(|new| new.id != one.id);
         let left: Vec<&SeenBalancer> = lineup.others.into_iter().chain(lineup.successors).filter(is_left).collect();
@@ -81,7 +85,7 @@ impl Actor {
             }
         }
         let step = match (differs, broken) {
-            (true, _) if moves => self.replace(&target, current, successor, now),
+            _ if rebuilt || (differs && moves) => self.replace(&target, current, successor, now),
             (true, _) => self.gives_way(&target, current, now),
             (false, true) if !is_whole => BalancerStep::Wait(Wait::Until(now + self.drift_interval)),
             (false, true) => self.repair(&target, current, successor, now),
@@ -219,7 +223,11 @@ impl Actor {
             listeners.any(|one| one.id == *id || one.policies.iter().any(|policy| policy.id == *id))
                 || balancer.pools.iter().any(|one| one.id == *id)
         };
-        let is_apart = |part: &PlanPart| matches!(part, PlanPart::Removal(id) if !is_part(id));
+        // That no other one can take its place is no matter: its changes were made one by one.
+        let is_apart = |part: &PlanPart| match part {
+            PlanPart::Removal(id) => !is_part(id),
+            part => *part == PlanPart::Successor,
+        };
         let mut blocked = self.memory.blocked(now).filter(|(part, _)| !is_apart(part));
         if let Some((_, block)) = blocked.next() {
             return BalancerStep::Blocked(block.clone());

@@ -48,6 +48,8 @@ pub(crate) enum Root {
 pub(crate) enum PlanPart {
     /// The load balancer and its port.
     Balancer,
+    /// One that is to take the place of a load balancer that serves, and its port.
+    Successor,
     FloatingIp,
     /// Security groups of the VIP's port.
     Groups,
@@ -147,6 +149,8 @@ pub(crate) struct Memory {
     repairs: BTreeMap<PlanPart, Vec<Duration>>,
     /// The load balancer whose failover was the last repair.
     pub(crate) failed_over: Option<String>,
+    /// The load balancer that is to take another's place, and since when it is known.
+    pub(crate) successor_since: Option<(String, Duration)>,
     /// What may be left of a creation that failed.
     pub(crate) suspect: Option<Suspect>,
     /// Parts that the provider may have left unfinished.

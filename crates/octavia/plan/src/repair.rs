@@ -105,8 +105,12 @@ impl Actor {
             CloudChange::DeleteBalancer { id } | CloudChange::FailoverBalancer { id } => is_broken(id),
             CloudChange::CreateBalancer { body } => {
                 let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
-                let broken = self.seen.balancers.iter().filter(|one| one.provisioning == Provisioning::Error);
-                broken.map(|one| replaces_tag(&one.id)).any(|tag| tags.iter().any(|one| *one == tag))
+                let is_replaced = |one: &SeenBalancer| tags.iter().any(|tag| *tag == replaces_tag(&one.id));
+                let replaced = self.seen.balancers.iter().find(|one| is_replaced(one));
+                if replaced.is_some_and(|one| one.provisioning != Provisioning::Error) {
+                    return Some(PlanPart::Successor);
+                }
+                replaced.is_some()
             }
             CloudChange::CreatePool { body } => {
                 let tags = body["tags"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -8,6 +8,7 @@ pub(crate) mod early;
 pub(crate) mod fold;
 pub(crate) mod order;
 pub(crate) mod policies;
+pub(crate) mod rebuild;
 mod router;
 pub(crate) mod same;
 #[cfg(test)]

@@ -127,6 +127,32 @@ impl PolicyPlan<'_> {
         back.or_else(|| self.words(&found))
     }
 
+    /// Returns how many changes there are to be made, one after the other.
+    pub(crate) fn changes(&self) -> usize {
+        let found = self.found();
+        let order = Order::of(&found);
+        let comes = |(at, wish): (usize, &PolicyWish)| {
+            let lacks = |seen: &SeenPolicy| {
+                let has = |rule: &WantedRule| seen.rules.iter().any(|one| rule_content(one) == rule.content());
+                wish.policy.rules.iter().filter(|rule| !has(rule)).count()
+            };
+            match found[at] {
+                _ if !matches!(wish.way, PolicyWay::Open(_) | PolicyWay::Soon) => 0,
+                // The policy, its rules, and its place.
+                Found::Nothing => 2 + wish.policy.rules.len(),
+                Found::Down(place) => 1 + lacks(&self.seen()[place]),
+                Found::Up(place) => {
+                    let moves = order.comes_forward(at) || order.goes_back(at);
+                    usize::from(moves || wish.is_led_elsewhere(&self.seen()[place]))
+                }
+            }
+        };
+        let taken: BTreeSet<usize> = found.iter().filter_map(|one| one.place()).collect();
+        let surplus = self.seen().iter().enumerate().filter(|(at, _)| !taken.contains(at));
+        let goes = surplus.filter(|(_, seen)| (self.goes)(seen) != PolicyGoes::NotYet).count();
+        goes + self.wishes.iter().enumerate().map(comes).sum::<usize>()
+    }
+
     fn seen(&self) -> &[SeenPolicy] {
         &self.listener.policies
     }

@@ -132,21 +132,23 @@ impl Actor {
         if let Some(step) = change.and_then(unless_blocked) {
             return Some(step);
         }
-        let policies = self.policy_change(target, (balancer, pools), seen, id, now);
+        let policies = self.with_policies(target, (balancer, pools), seen, id, now, |plan| plan.next());
         if let Some(step) = policies.and_then(unless_blocked) {
             return Some(step);
         }
         self.loosened(seen, target, id).and_then(|step| self.unless_blocked(step, now))
     }
 
-    fn policy_change(
+    /// Passes on what is wanted of the policies of a listener.
+    pub(crate) fn with_policies<T>(
         &self,
         target: &WantedBalancer<'_>,
         (balancer, pools): (&SeenBalancer, &PoolsByTag<'_>),
         listener: &SeenListener,
         listener_id: ListenerId,
         now: Duration,
-    ) -> Option<CloudChange> {
+        of: impl FnOnce(&PolicyPlan<'_>) -> T,
+    ) -> T {
         let led_to = |id: &Text| self.pool_to_lead_to(target, (balancer, pools), id);
         let wish = |policy: WantedPolicy| {
             let part = PlanPart::Policy(policy.identity());
@@ -180,14 +182,13 @@ impl Actor {
         };
         let ours = |seen: &SeenPolicy| self.mark.is_on(&seen.tags);
         let kept = |seen: &SeenPolicy| seen.tags.iter().any(|tag| tag == KEEP);
-        let plan = PolicyPlan {
+        of(&PolicyPlan {
             listener,
             wishes: &wishes,
             default: default.filter(|_| leads),
             goes: &|seen| self.policy_goes(seen, now),
             may_be_taken: &|seen| ours(seen) || !kept(seen),
-        };
-        plan.next()
+        })
     }
 
     fn policy_goes(&self, seen: &SeenPolicy, now: Duration) -> PolicyGoes {

@@ -28,6 +28,8 @@ impl SameParts {
         let same = policies(new, to).into_iter().filter(|policy| former.contains(policy));
         let mut parts: BTreeSet<PlanPart> = same.map(|(identity, _)| PlanPart::Policy(identity)).collect();
         let has = |hash| from.certificates.iter().any(|one| one.hash == hash);
+        // Whatever keeps a router from being rebuilt has little to do with its routes.
+        parts.insert(PlanPart::Successor);
         parts.extend(to.certificates.iter().map(|one| one.hash).filter(|hash| has(*hash)).map(PlanPart::Certificate));
         let are_balanced_so = old.balancing == new.balancing && old.monitor == new.monitor;
         for pool in to.pools.iter().filter(|pool| are_balanced_so && from.pool(&pool.id) == Some(*pool)) {

@@ -6,8 +6,9 @@ use std::time::Duration;
 use gimbal_kuryr_model::{CertificateHash, CloudFacts, DesiredEntry, DesiredKey, DesiredKind, ListenerId, SubnetFacts};
 use gimbal_octavia_plan::{
     Actor, AddressHolder, ApiService, ApiVerb, BalancerStep, ChangeOutcome, CloudChange, CloudLook, FoundContent,
-    HiddenSecrets, Mark, MissingAbility, RepairBudget, SecretPayload, Seen, SeenBalancer, SeenFloatingIp, SeenListener,
-    SeenMember, SeenMonitor, SeenPolicy, SeenPool, SeenPort, SeenRule, SeenSecret, ServiceCall, ServiceRefusal, Wait,
+    HiddenSecrets, Mark, MissingAbility, REBUILD_ABOVE, RepairBudget, SecretPayload, Seen, SeenBalancer,
+    SeenFloatingIp, SeenListener, SeenMember, SeenMonitor, SeenPolicy, SeenPool, SeenPort, SeenRule, SeenSecret,
+    ServiceCall, ServiceRefusal, Wait,
 };
 use gimbal_octavia_sim::{CloudModel, Fate, Method, SimRequest, SimResponse};
 use gimbal_property::{WorldCounts, note};
@@ -56,6 +57,8 @@ pub struct World {
     pub lost_contents: BTreeSet<CertificateHash>,
     /// Whether the cluster answers nothing.
     pub is_silent: bool,
+    /// The number of changes above which another router is made in the place of one.
+    rebuild_above: usize,
 }
 
 pub fn key() -> DesiredKey {
@@ -89,7 +92,13 @@ impl World {
             in_use: None,
             lost_contents: BTreeSet::new(),
             is_silent: false,
+            rebuild_above: REBUILD_ABOVE,
         }
+    }
+
+    pub fn rebuild_above(&mut self, changes: usize) {
+        self.rebuild_above = changes;
+        self.actor.set_rebuild_above(changes);
     }
 
     pub fn counts(&self) -> WorldCounts {
@@ -112,6 +121,7 @@ impl World {
         self.kills += 1;
         note(|| format!("{:?} is killed", self.cloud.now()));
         self.actor = actor(self.actor.desired().clone());
+        self.actor.set_rebuild_above(self.rebuild_above);
     }
 
     pub fn step(&self) -> BalancerStep {

@@ -13,6 +13,7 @@ mod leftovers;
 mod overlap;
 mod provider;
 mod ranges;
+mod rebuilt_routers;
 mod refusals;
 mod refused_members;
 mod removal;

@@ -188,7 +188,12 @@ pub fn answered_at(world: &mut World, port: u16) -> Answers {
         id.split('/').nth(1).unwrap().to_owned()
     };
     let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
-    let Some(balancer) = balancers.first().and_then(|row| row["id"].as_str()) else { return Answers::new() };
+    // Clients come by the floating IP, if there is one.
+    let floating = world.rows("/v2.0/floatingips", "floatingips", &[]);
+    let serves = |row: &&Value| floating.is_empty() || floating.iter().any(|one| one["port_id"] == row["vip_port_id"]);
+    let Some(balancer) = balancers.iter().find(serves).and_then(|row| row["id"].as_str()) else {
+        return Answers::new();
+    };
     let answer = |(host, path): (&str, &str)| match world.cloud.ask(balancer, port, Some(host), path) {
         None => "nothing".to_owned(),
         Some(Answered::Pool { id, targets }) if targets.is_empty() => format!("{} has no members", service(&id)),

@@ -60,6 +60,15 @@ fn way(dice: &mut Dice) -> Way {
     }
 }
 
+/// Half of the worlds have a floating IP, and routers that are rebuilt for little.
+fn maybe_rebuilt(dice: &mut Dice, wish: &mut RouterWish, world: &mut World) {
+    if dice.one_in(2) {
+        wish.base.floating = true;
+        world.rebuild_above(dice.pick(&[2, 5, 9]));
+        world.actor.want(wish.entry());
+    }
+}
+
 #[track_caller]
 fn assert_converged(world: &mut World, wish: &RouterWish, what: &str) {
     world.cloud.forget_expectations();
@@ -101,6 +110,7 @@ fn no_request_is_led_astray_whatever_is_lost_or_killed() {
         let mut dice = Dice::new(seed);
         let (mut wish, mut world) = router(&[("a.test", "/a", "one"), ("a.test", "", "two")], |_| {});
         world.cloud.provider_mut().batch = !dice.one_in(4);
+        maybe_rebuilt(&mut dice, &mut wish, &mut world);
         assert_eq!(world.run(), BalancerStep::Done);
         let mut allowed: Vec<Answers> = vec![wish.answers()];
         for nth in 0..250 {
@@ -143,6 +153,7 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
         let (mut wish, mut world) = router(&[("a.test", "/a", "one")], |wish| wish.base.monitor = true);
         (world.cloud.provider_mut().batch, world.cloud.provider_mut().populated) = (!dice.one_in(4), !dice.one_in(3));
         world.cloud.provider_mut().finishes_children = !dice.one_in(5);
+        maybe_rebuilt(&mut dice, &mut wish, &mut world);
         for _ in 0..200 {
             if dice.one_in(12) {
                 any_wish(&mut dice, &mut wish);
