@@ -315,7 +315,10 @@ impl ClusterState {
         let mut projects = vec![policy.project.clone()];
         // The configuration may name it in both places. Lists would show all of it twice.
         projects.extend(policy.projects.iter().filter(|one| **one != policy.project).cloned());
+        let settings = ClusterSettings::new(self.config.name.as_str(), self.uid.clone()?, policy.project.clone());
+        let rebuild_above = policy.rebuild_above.and_then(|changes| usize::try_from(changes).ok());
         Some(ClusterSettings {
+            rebuild_above: rebuild_above.unwrap_or(settings.rebuild_above),
             projects,
             former_projects: policy.former_projects.iter().cloned().collect(),
             resource_tags: policy.resource_tags.as_slice().into(),
@@ -324,7 +327,7 @@ impl ClusterState {
             mutations_per_second: policy.quota.mutations_per_second,
             guards: self.config.guards,
             quarantine: self.config.quarantine,
-            ..ClusterSettings::new(self.config.name.as_str(), self.uid.clone()?, policy.project.clone())
+            ..settings
         })
     }
 

@@ -202,9 +202,9 @@ impl ManagedCluster {
             self.left.policy_changed(&self.settings.projects, &settings);
             self.poller.everything_now();
         }
-        let tags = &settings.resource_tags;
-        self.cells.values_mut().for_each(|cell| cell.actor.set_resource_tags(tags.clone()));
         self.settings = settings;
+        let actors = self.cells.values_mut().map(|cell| &mut cell.actor);
+        actors.for_each(|actor| self.settings.apply_to(actor));
         self.wake_all();
     }
 
@@ -304,7 +304,7 @@ impl ManagedCluster {
         };
         let mut actor = Actor::new(key.clone(), self.mark(&owner), entry, shared.settings.repair)
             .with_drift_interval(shared.settings.drift_interval);
-        actor.set_resource_tags(self.settings.resource_tags.clone());
+        self.settings.apply_to(&mut actor);
         let mut cell = Box::new(Cell::new(key, actor, project));
         cell.is_resumed = !self.has_snapshot;
         // What is there after a restart says nothing about how long it took.

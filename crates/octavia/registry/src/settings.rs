@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gimbal_guard::GuardConfig;
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::RepairBudget;
+use gimbal_octavia_plan::{Actor, REBUILD_ABOVE, RepairBudget};
 
 /// Settings of the whole process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,8 @@ pub struct ClusterSettings {
     pub resource_tags: Arc<[Text]>,
     /// When the port of a VIP is made before the load balancer.
     pub own_port: OwnPort,
+    /// The number of changes above which another router is made in the place of one; 0: never.
+    pub rebuild_above: usize,
     /// How many objects it may have.
     pub limits: ObjectLimits,
     /// Most changes a second; 0: no limit.
@@ -83,11 +85,18 @@ impl ClusterSettings {
             former_projects: Vec::new(),
             resource_tags: Arc::default(),
             own_port: OwnPort::default(),
+            rebuild_above: REBUILD_ABOVE,
             limits: ObjectLimits::default(),
             mutations_per_second: 20,
             guards: ClusterGuards::default(),
             quarantine: false,
         }
+    }
+
+    /// Lets an actor do as they say.
+    pub(crate) fn apply_to(&self, actor: &mut Actor) {
+        actor.set_resource_tags(self.resource_tags.clone());
+        actor.set_rebuild_above(self.rebuild_above);
     }
 }
 

@@ -141,6 +141,7 @@ impl ClusterSection {
             classes: self.classes.into_iter().map(|(name, class)| (name.into(), class.into_defaults())).collect(),
             enable_ingress: kuryr.kubernetes.enable_ingress.unwrap_or_default(),
             l7_router_ip: kuryr.neutron.l7_router_ip,
+            rebuild_above: self.rebuild_above,
             resource_tags: texts(kuryr.neutron.resource_tags.unwrap_or_default()),
             shared_groups: self.shared_groups.into_iter().map(|(group, names)| (group.into(), texts(names))).collect(),
             quota: self.quota.into_quota(),

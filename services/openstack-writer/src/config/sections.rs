@@ -65,6 +65,8 @@ pub(super) struct ClusterSection {
     #[serde(default)]
     pub(super) shared_groups: BTreeMap<Listed<keys::SharedGroup>, Vec<Listed<keys::JoiningNamespace>>>,
     #[serde(default)]
+    pub(super) rebuild_above: Option<u32>,
+    #[serde(default)]
     pub(super) quota: QuotaSection,
     #[serde(default)]
     pub(super) guard: GuardSection,

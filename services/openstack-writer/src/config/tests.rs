@@ -190,6 +190,8 @@ service_subnet: conf-subnet
 pod_security_groups = one,
     two
 external_svc_net =
+external_svc_subnet = outside
+l7_router_ip = 203.0.113.9
 [octavia_defaults]
 member_mode = L2
 timeout_client_data = 50000
@@ -211,7 +213,9 @@ fn kuryrs_own_file_is_read_and_the_yaml_wins() {
     assert_eq!(policy.security_groups, ["one".into(), "two".into()]);
     assert_eq!((policy.external_network.as_deref(), policy.provider.as_deref()), (None, Some("ovn")));
     assert_eq!((policy.defaults.addressing, policy.defaults.timeout_client_data), (MemberAddressing::L2, 50000));
-    assert!(policy.enable_ingress);
+    let address = policy.l7_router_ip.map(|address| address.to_string());
+    assert_eq!((policy.enable_ingress, address.as_deref()), (true, Some("203.0.113.9")));
+    assert_eq!(policy.external_subnet.as_deref(), Some("outside"));
     for (bad, expected) in [
         (
             "[octavia_defaults]\nmember_mode = L4\n",

@@ -61,6 +61,7 @@ pub struct ClusterPolicy {
     pub classes: BTreeMap<Text, ClassDefaults>,
     pub enable_ingress: bool,
     pub l7_router_ip: Option<IpAddr>,
+    pub rebuild_above: Option<u32>,
     pub resource_tags: Vec<Text>,
     pub shared_groups: BTreeMap<Text, Vec<Text>>,
     pub quota: ClusterQuota,

@@ -247,3 +247,27 @@ fn members_of_a_router_that_vanish_everywhere_are_held() {
     world.converge(60 * SECOND);
     assert_eq!(world.reports[&("prod1".to_owned(), router_key())].objects.member_count, 4);
 }
+
+/// The cluster's limit of load balancers has room for the one that takes another's place.
+#[test]
+fn many_routes_at_once_are_another_router_in_the_place_of_the_former() {
+    let mut world = World::usual();
+    let wish = Wish { routes: ROUTES.to_vec(), floating: true, ..Wish::new("r1", &world.subnet) };
+    world.want("prod1", router_key(), wish);
+    world.converge(120 * SECOND);
+    world.status_written("prod1", &router_key());
+    world.run(130 * SECOND);
+    let [former] = &world.balancers_of("r1")[..] else { panic!("not one") };
+    let former = former.clone();
+    world.sent.clear();
+    world.change("prod1", &router_key(), |wish| {
+        let host = |number: usize| -> &'static str { format!("h{number}.test").leak() };
+        wish.routes.extend((0..30).map(|number| (host(number), "", "web")));
+    });
+    world.converge(120 * SECOND);
+    assert_ne!(world.balancers_of("r1"), [former]);
+    assert_eq!(answered(&mut world), expected());
+    assert!(world.sent.len() < 8, "{:#?}", world.last_sent());
+    let report = &world.reports[&("prod1".to_owned(), router_key())];
+    assert_eq!((report.phase, report.objects.policies.len()), (Phase::Ready, 33));
+}

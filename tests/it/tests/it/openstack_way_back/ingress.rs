@@ -9,6 +9,7 @@ use gimbal_testkit::{San, fingerprint};
 use gimbal_tests::{INGRESSES, ROUTERS, WayBack, ingress_path};
 use serde_json::{Value, json};
 
+use super::rebuilt::many_routes_at_once;
 use super::{WRITER, expect_no_change, kill_controller, kill_writer};
 
 /// A route takes three or four changes of a load balancer, one after the other.
@@ -36,6 +37,7 @@ async fn requests_are_led_by_host_and_path() {
         what_is_wrong_is_told_and_the_rest_is_served(&stage, &router),
         a_certificate_is_served_renewed_and_removed(&stage, &router),
         edits_lead_no_other_request_astray(&stage, &router),
+        many_routes_at_once(&stage, &router),
     ];
     nothing_changes_in_a_restart(&mut stage).await;
     killed_while_routes_change(&mut stage, &router).await;
@@ -256,7 +258,7 @@ async fn make_service(stage: &WayBack, name: &str) {
 }
 
 /// Paths with their type and Service.
-fn rule(host: &str, paths: &[(&str, &str, &str)]) -> Value {
+pub(super) fn rule(host: &str, paths: &[(&str, &str, &str)]) -> Value {
     let paths: Vec<Value> = paths.iter().map(|(path, kind, service)| ingress_path(path, kind, service)).collect();
     json!({"host": host, "http": {"paths": paths}})
 }
@@ -335,7 +337,7 @@ async fn a_certificate_is_served_renewed_and_removed(stage: &WayBack, router: &s
     stage.cluster.admin().delete(&format!("{SECRETS}/secure")).await.unwrap();
 }
 
-async fn make(stage: &WayBack, name: &str, rules: &Value) {
+pub(super) async fn make(stage: &WayBack, name: &str, rules: &Value) {
     stage.make_ingress(name, rules).await.unwrap();
 }
 
@@ -344,7 +346,7 @@ async fn remove(stage: &WayBack, name: &str) {
     until_gone(stage, name).await;
 }
 
-async fn until_gone(stage: &WayBack, name: &str) {
+pub(super) async fn until_gone(stage: &WayBack, name: &str) {
     let path = format!("{INGRESSES}/{name}");
     until(stage, &format!("Ingress {name} is gone"), async || match stage.cluster.admin().get(&path).await {
         Err(error) if error.code == 404 => Ok(()),
@@ -354,7 +356,7 @@ async fn until_gone(stage: &WayBack, name: &str) {
 }
 
 /// Waits until a request is answered like this: by the member's name with the path, or with a status.
-async fn until_routed(stage: &WayBack, router: &str, host: &str, path: &str, expected: &str) {
+pub(super) async fn until_routed(stage: &WayBack, router: &str, host: &str, path: &str, expected: &str) {
     until(stage, &format!("{host}{path} is answered by {expected}"), async || {
         let answer = answer(stage, router, host, path).await?;
         anyhow::ensure!(answer == expected, "{answer}");
@@ -363,7 +365,7 @@ async fn until_routed(stage: &WayBack, router: &str, host: &str, path: &str, exp
     .await;
 }
 
-async fn answer(stage: &WayBack, router: &str, host: &str, path: &str) -> anyhow::Result<String> {
+pub(super) async fn answer(stage: &WayBack, router: &str, host: &str, path: &str) -> anyhow::Result<String> {
     let Reply { status, body, .. } = stage.plane()?.request(router, 80, Some(host), path).await?;
     Ok(if status == 200 { body } else { status.to_string() })
 }
@@ -385,7 +387,7 @@ fn is_true(object: &Value, kind: &str) -> bool {
     conditions.iter().any(|one| one["type"] == kind && one["status"] == "True")
 }
 
-async fn until<T>(stage: &WayBack, what: &str, holds: impl AsyncFn() -> anyhow::Result<T>) -> T {
+pub(super) async fn until<T>(stage: &WayBack, what: &str, holds: impl AsyncFn() -> anyhow::Result<T>) -> T {
     match eventually(what, WITHIN, async || holds().await).await {
         Ok(result) => result,
         Err(error) => {

@@ -14,6 +14,7 @@ mod kills;
 mod life;
 mod people;
 mod pods;
+mod rebuilt;
 
 const WITHIN: Duration = Duration::from_secs(90);
 const WRITER: [&str; 1] = ["--drift-interval=2s"];
