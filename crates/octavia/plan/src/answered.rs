@@ -199,7 +199,14 @@ impl Actor {
         };
         match port {
             // `allow_vip_port_id` is off.
-            Some(_) if words.contains("vip_port_id is disallowed") => return self.learn(CloudAbility::OwnPort, now),
+            Some(port) if words.contains("vip_port_id is disallowed") => {
+                if !self.asks_for_port(port) {
+                    return self.learn(CloudAbility::OwnPort, now);
+                }
+                // Without that port it would be something else than what is wanted.
+                self.memory.block(part, Block::Unsupported(words), Some(now + INVALID_FOR));
+                return None;
+            }
             Some(port) if words.contains("already used by device") => self.port_is_used(port, now),
             _ => {}
         }
@@ -236,6 +243,12 @@ impl Actor {
             }
         }
         None
+    }
+
+    /// Whether the wish names this port, so that no other one will do.
+    fn asks_for_port(&self, id: &str) -> bool {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
+        wanted.header.vip.port.as_deref() == Some(id)
     }
 
     /// Whether what is invalid may be one of several ports: then the load balancer is made without them, for nothing serves the

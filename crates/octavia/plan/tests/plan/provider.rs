@@ -3,7 +3,8 @@
 use gimbal_kuryr_model::ClientRanges;
 use gimbal_model::Protocol;
 use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
-use gimbal_octavia_sim::{Fate, ProjectQuota};
+use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use serde_json::json;
 
 use crate::services::{change, made, world};
 use crate::wish::forwarded;
@@ -81,6 +82,29 @@ fn where_own_ports_are_not_allowed_octavia_makes_one() {
     world.restart();
     made(&wish, &mut world);
     assert_eq!(world.sent, []);
+}
+
+/// Somebody has asked for this port, so that there is no other way as with a port of ours.
+#[test]
+fn a_port_that_is_asked_for_where_octavia_takes_none_is_refused_in_its_words() {
+    let (mut wish, mut world) = world(|wish| wish.ports.push((Protocol::Tcp, 443)));
+    world.cloud.provider_mut().own_port = false;
+    let body = json!({"port": {"fixed_ips": [{"subnet_id": wish.subnet}], "project_id": "p1"}});
+    let port = world.by_hand(&SimRequest::post("/v2.0/ports", body))["port"]["id"].as_str().unwrap().to_owned();
+    wish.vip_port = Some(port);
+    world.actor.want(wish.entry());
+    world.run_for(std::time::Duration::from_secs(1800));
+    assert!((1..=2).contains(&world.sent.len()), "{}: {:#?}", world.sent.len(), world.sent.last());
+    let step = world.step();
+    assert!(
+        matches!(&step, BalancerStep::Blocked(Block::Unsupported(words)) if words.contains("disallowed")),
+        "{step:?}"
+    );
+    assert_eq!(world.missing, [], "the provider may take ports of ours");
+    // Not asked for any more.
+    wish.vip_port = None;
+    world.actor.want(wish.entry());
+    made(&wish, &mut world);
 }
 
 #[test]
