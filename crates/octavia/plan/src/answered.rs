@@ -137,10 +137,13 @@ impl Actor {
         self.lacks_quota(change, part, words, until);
     }
 
-    /// A router that is made with everything in it may lack room for one of its parts. By itself it has room, and so have the
-    /// others.
+    /// What is made with everything in it may lack room for one of its parts. By itself it has room, and so have the others.
     fn lacks_quota(&mut self, change: &CloudChange, part: PlanPart, words: String, until: Duration) {
-        if has_policies(change) && !names_the_balancer(&words) {
+        let is_for_a_part = match has_policies(change) {
+            true => !names(&words, &["loadbalancer"]),
+            false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "healthmonitor", "member"]),
+        };
+        if is_for_a_part {
             self.memory.make_apart(until);
         } else {
             self.memory.block(part, Block::Quota(words), Some(until));
@@ -251,7 +254,7 @@ impl Actor {
         wanted.header.vip.port.as_deref() == Some(id)
     }
 
-    /// Whether what is invalid may be one of several ports: then the load balancer is made without them, for nothing serves the
+    /// Whether what is refused may be one of several ports: then the load balancer is made without them, for nothing serves the
     /// others meanwhile, and each port is refused by itself. This says nothing about the provider.
     fn may_be_a_port(&self, change: &CloudChange) -> bool {
         let CloudChange::CreateBalancer { body } = change else { return false };
@@ -440,11 +443,12 @@ fn has_policies(change: &CloudChange) -> bool {
     listeners.any(|one| one["l7policies"].as_array().is_some_and(|all| !all.is_empty()))
 }
 
-/// Whether the quota that is used up is that of load balancers: `Quota has been met for resources: Load Balancer`.
-fn names_the_balancer(words: &str) -> bool {
+/// Whether the quota that is used up is that of one of these resources: `Quota has been met for resources: Load Balancer`.
+fn names(words: &str, resources: &[&str]) -> bool {
     let named = words.rsplit_once("resources:").map_or(words, |(_, named)| named);
     let named: String = named.chars().filter(char::is_ascii_alphanumeric).collect();
-    named.to_ascii_lowercase().starts_with("loadbalancer")
+    let named = named.to_ascii_lowercase();
+    resources.iter().any(|resource| named.starts_with(resource))
 }
 
 fn has_tag(tags: &Value, tag: &str) -> bool {

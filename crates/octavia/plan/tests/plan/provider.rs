@@ -135,6 +135,40 @@ fn a_port_that_a_quota_refuses_does_not_hold_up_the_others() {
 }
 
 #[test]
+fn a_new_service_with_room_for_one_of_its_ports_serves_that_one() {
+    let quotas: [fn(&mut ProjectQuota); 3] =
+        [|quota| quota.listeners = Some(1), |quota| quota.pools = Some(1), |quota| quota.members = Some(1)];
+    for (nth, limit) in quotas.into_iter().enumerate() {
+        let (wish, mut world) = world(|wish| {
+            wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443)];
+            wish.members = vec![(1, 80, 1), (1, 443, 1)];
+        });
+        let mut quota = ProjectQuota::default();
+        limit(&mut quota);
+        world.cloud.set_quota("p1", quota);
+        let step = world.run();
+        assert!(matches!(step, BalancerStep::Blocked(Block::Quota(_))), "case {nth}: {step:?}");
+        let served = forwarded(&world.cloud, &world.balancer());
+        assert_eq!(served, [(80, vec![("10.1.0.1".to_owned(), 1)])], "case {nth}");
+        world.cloud.set_quota("p1", ProjectQuota::default());
+        world.advance(std::time::Duration::from_secs(301));
+        made(&wish, &mut world);
+    }
+}
+
+#[test]
+fn a_service_without_room_for_its_load_balancer_or_its_only_port_makes_nothing() {
+    let one = ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() };
+    let cases = [(one, 2), (ProjectQuota { listeners: Some(0), ..ProjectQuota::default() }, 1)];
+    for (quota, ports) in cases {
+        let (_, mut world) = world(|wish| wish.ports = (80..80 + ports).map(|port| (Protocol::Tcp, port)).collect());
+        world.cloud.set_quota("p1", quota);
+        assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+        assert_eq!((world.sent.len(), world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).len()), (1, 0));
+    }
+}
+
+#[test]
 fn an_own_port_that_may_not_be_used_gives_its_address_back() {
     let (wish, mut world) = world(|wish| (wish.from_outside, wish.address) = (true, Some("10.0.0.50")));
     world.cloud.provider_mut().own_port = false;
