@@ -164,7 +164,10 @@ impl Actor {
                 let all = self.seen.floating.iter_mut();
                 all.filter(|one| one.id == *id).for_each(|one| one.retag(tags));
             }
-            CloudChange::DeleteFloatingIp { id } => self.seen.floating.retain(|one| one.id != *id),
+            CloudChange::DeleteFloatingIp { id } => {
+                self.memory.asked_floating = None;
+                self.seen.floating.retain(|one| one.id != *id);
+            }
             CloudChange::CreateSecret { project, name, .. } => self.secret_made(project, name, answer),
             CloudChange::DeleteSecret { id } => self.seen.secrets.retain(|one| one.id != *id),
         }

@@ -1,8 +1,10 @@
 //! Taking over a load balancer that another program has made, as Kuryr or cloud-provider-openstack.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
-use gimbal_kuryr_model::{DesiredEntry, ListenerId, LoadBalancerHeader};
+use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, ListenerId, LoadBalancerHeader};
 use gimbal_model::Protocol;
 
 use crate::actor::Actor;
@@ -10,6 +12,7 @@ use crate::change::CloudChange;
 use crate::mark::{clusters_in, is_group, is_marked, names_another_cluster, owner_tag_of, port_tag, with_missing};
 use crate::seen::{SeenBalancer, SeenListener, SeenPool};
 use crate::sharing::Sharing;
+use crate::step::{BalancerStep, Block, CloudLook};
 
 /// What taking over a load balancer would change.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -73,6 +76,29 @@ impl Actor {
             }
         }
         Ok(Takeover { changes, differences: differences(balancer, &wanted.header) })
+    }
+
+    /// Returns what there is to do where a load balancer is asked for by its ID that is not the owner's. As long as it exists
+    /// somebody may take it over for the owner. The ID of one that has gone asks for nothing: it was adopted and then deleted,
+    /// or replaced.
+    pub(crate) fn adoption_awaited(&self, wanted: &DesiredLoadBalancer, now: Duration) -> Option<BalancerStep> {
+        let id = wanted.header.adopt.as_deref()?;
+        if self.seen.balancers.iter().any(|one| one.id == id) {
+            return None;
+        }
+        match self.memory.asked_balancer.as_ref().filter(|(asked, _)| asked == id) {
+            Some((_, None)) => None,
+            Some((_, Some(until))) if *until > now => {
+                let words = format!("load balancer {id} does not carry the mark of this owner");
+                Some(BalancerStep::Blocked(Block::Conflict(words)))
+            }
+            _ => Some(BalancerStep::Look(CloudLook::Balancer { id: id.to_owned() })),
+        }
+    }
+
+    /// Takes whether there is a load balancer with an ID that is asked for.
+    pub fn found_balancer(&mut self, id: &str, is_there: bool, now: Duration) {
+        self.memory.asked_balancer = Some((id.to_owned(), is_there.then(|| now + self.drift_interval)));
     }
 }
 

@@ -137,10 +137,13 @@ impl Actor {
         self.lacks_quota(change, part, words, until);
     }
 
-    /// A router that is made with everything in it may lack room for one of its parts. By itself it has room, and so have the
-    /// others.
+    /// What is made with everything in it may lack room for one of its parts. By itself it has room, and so have the others.
     fn lacks_quota(&mut self, change: &CloudChange, part: PlanPart, words: String, until: Duration) {
-        if has_policies(change) && !names_the_balancer(&words) {
+        let is_for_a_part = match has_policies(change) {
+            true => !names(&words, &["loadbalancer"]),
+            false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "healthmonitor", "member"]),
+        };
+        if is_for_a_part {
             self.memory.make_apart(until);
         } else {
             self.memory.block(part, Block::Quota(words), Some(until));
@@ -199,7 +202,14 @@ impl Actor {
         };
         match port {
             // `allow_vip_port_id` is off.
-            Some(_) if words.contains("vip_port_id is disallowed") => return self.learn(CloudAbility::OwnPort, now),
+            Some(port) if words.contains("vip_port_id is disallowed") => {
+                if !self.asks_for_port(port) {
+                    return self.learn(CloudAbility::OwnPort, now);
+                }
+                // Without that port it would be something else than what is wanted.
+                self.memory.block(part, Block::Unsupported(words), Some(now + INVALID_FOR));
+                return None;
+            }
             Some(port) if words.contains("already used by device") => self.port_is_used(port, now),
             _ => {}
         }
@@ -238,7 +248,13 @@ impl Actor {
         None
     }
 
-    /// Whether what is invalid may be one of several ports: then the load balancer is made without them, for nothing serves the
+    /// Whether the wish names this port, so that no other one will do.
+    fn asks_for_port(&self, id: &str) -> bool {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
+        wanted.header.vip.port.as_deref() == Some(id)
+    }
+
+    /// Whether what is refused may be one of several ports: then the load balancer is made without them, for nothing serves the
     /// others meanwhile, and each port is refused by itself. This says nothing about the provider.
     fn may_be_a_port(&self, change: &CloudChange) -> bool {
         let CloudChange::CreateBalancer { body } = change else { return false };
@@ -427,11 +443,12 @@ fn has_policies(change: &CloudChange) -> bool {
     listeners.any(|one| one["l7policies"].as_array().is_some_and(|all| !all.is_empty()))
 }
 
-/// Whether the quota that is used up is that of load balancers: `Quota has been met for resources: Load Balancer`.
-fn names_the_balancer(words: &str) -> bool {
+/// Whether the quota that is used up is that of one of these resources: `Quota has been met for resources: Load Balancer`.
+fn names(words: &str, resources: &[&str]) -> bool {
     let named = words.rsplit_once("resources:").map_or(words, |(_, named)| named);
     let named: String = named.chars().filter(char::is_ascii_alphanumeric).collect();
-    named.to_ascii_lowercase().starts_with("loadbalancer")
+    let named = named.to_ascii_lowercase();
+    resources.iter().any(|resource| named.starts_with(resource))
 }
 
 fn has_tag(tags: &Value, tag: &str) -> bool {

@@ -54,6 +54,9 @@ impl Actor {
             return stray.map_or(FloatingNext::Nothing, FloatingNext::Step);
         };
         let Some(chosen) = self.chosen_floating(wish, port, project) else {
+            if let Some(one) = self.left_in_another_project(wish, project) {
+                return FloatingNext::Step(self.given_up(one));
+            }
             return self.floating_by_address(wish, wanted, facts, port);
         };
         if chosen.port.as_deref() != Some(port) {
@@ -85,6 +88,15 @@ impl Actor {
         // Of several every writer takes the same one.
         let rank = |one: &&SeenFloatingIp| (!self.mark.is_in(&one.description), !attached(one), one.id.clone());
         self.seen.floating.iter().filter(fits).filter(usable).min_by_key(rank)
+    }
+
+    /// Returns the floating IP of ours that has the wanted address in a project where it is no longer wanted. It cannot leave
+    /// that project, and nothing else can have its address before it is gone; one that is kept is not given up for that.
+    fn left_in_another_project(&self, wish: &FloatingWish, project: &str) -> Option<&SeenFloatingIp> {
+        let address = wish.address?.to_string();
+        let is_elsewhere = |one: &&SeenFloatingIp| !one.project.is_empty() && one.project != project;
+        let mut ours = self.seen.floating.iter().filter(|one| self.mark.is_in(&one.description) && !one.is_kept());
+        ours.find(|one| one.address == address && is_elsewhere(one))
     }
 
     /// Asks for the address, takes the floating IP that has it, or makes one.

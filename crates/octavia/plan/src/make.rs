@@ -38,8 +38,10 @@ impl Actor {
     }
 
     pub(crate) fn make(&self, wanted: &DesiredLoadBalancer, facts: &CloudFacts, now: Duration) -> BalancerStep {
-        if let Some(block) = self.refused_wish(wanted) {
-            return BalancerStep::Blocked(block);
+        if self.seen.balancers.is_empty()
+            && let Some(step) = self.adoption_awaited(wanted, now)
+        {
+            return step;
         }
         // Octavia's lock does not matter to the key manager, and a listener comes after its certificates.
         // Where the key manager fails, everything else comes first.
@@ -99,13 +101,6 @@ impl Actor {
             (BalancerStep::Done, Some(words), None) => BalancerStep::Blocked(Block::Conflict(words)),
             (step, ..) => step,
         }
-    }
-
-    /// Wishes that are not served, so that nothing is made half.
-    fn refused_wish(&self, wanted: &DesiredLoadBalancer) -> Option<Block> {
-        let id = wanted.header.adopt.as_deref()?;
-        let is_ours = self.seen.balancers.iter().any(|one| one.id == id);
-        (!is_ours).then(|| Block::Conflict(format!("load balancer {id} does not carry the mark of this owner")))
     }
 
     /// Returns the next step of making a load balancer, in the place of another one if there is one.
@@ -233,6 +228,9 @@ impl Actor {
             return BalancerStep::Blocked(block.clone());
         }
         if let Some(step) = self.contents_missing(now) {
+            return step;
+        }
+        if let Some(step) = self.adoption_awaited(target.wanted, now) {
             return step;
         }
         if let Some(words) = self.port_conflict(target, balancer) {

@@ -157,6 +157,9 @@ pub(crate) struct Memory {
     pub(crate) unfinished: UnfinishedParts,
     /// The answer to the question who has the wanted floating IP, since the last look.
     pub(crate) asked_floating: Option<Option<SeenFloatingIp>>,
+    /// The load balancer that was asked for by its ID without being the owner's, and until when it is taken for granted that there
+    /// is one; unset: there is none, and never will be.
+    pub(crate) asked_balancer: Option<(String, Option<Duration>)>,
     /// When a floating IP was led from one port to another.
     pub(crate) moved: Option<Duration>,
     /// A port of ours that Octavia refuses because something uses it, since when, and whether that is for good.
@@ -461,7 +464,8 @@ impl Memory {
 
     /// Returns when the first of the parts that are left alone is to be tried again.
     pub(crate) fn retry_at(&self, now: Duration) -> Option<Duration> {
-        self.blocks.values().filter_map(|one| one.until).filter(|until| *until > now).min()
+        let asked = self.asked_balancer.iter().filter_map(|(_, until)| *until);
+        self.blocks.values().filter_map(|one| one.until).chain(asked).filter(|until| *until > now).min()
     }
 
     /// Whether some part has failed, not long ago or long ago.

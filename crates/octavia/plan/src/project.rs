@@ -40,10 +40,10 @@ impl Actor {
         let project = match (look, &self.desired) {
             (CloudLook::Members { pool }, _) => self.project_with(pool),
             (CloudLook::AddressHolder { .. }, _) => self.memory.suspect.as_ref().map(|one| one.project()),
-            (CloudLook::FloatingIp { .. }, DesiredEntry::LoadBalancer(wanted)) => {
+            (CloudLook::FloatingIp { .. } | CloudLook::Balancer { .. }, DesiredEntry::LoadBalancer(wanted)) => {
                 Some(&*wanted.header.placement.project)
             }
-            (CloudLook::FloatingIp { .. } | CloudLook::Owner, _) => None,
+            (CloudLook::FloatingIp { .. } | CloudLook::Balancer { .. } | CloudLook::Owner, _) => None,
         };
         project.filter(|project| !project.is_empty())
     }

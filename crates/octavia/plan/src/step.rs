@@ -43,6 +43,11 @@ pub enum CloudLook {
         /// The network; unset: any.
         network: Option<String>,
     },
+    /// Whether there is a load balancer with this ID, whoever made it: [`Actor::found_balancer`].
+    Balancer {
+        /// The load balancer.
+        id: String,
+    },
     /// The port that has an address, whoever made it: [`Actor::found_holder`].
     AddressHolder {
         /// The subnet.

@@ -49,6 +49,21 @@ impl ManagedCluster {
                 let found = |rows: Vec<Value>| rows.first().map(SeenFloatingIp::read);
                 rows.map(|rows| cell.actor.found_floating_ip(found(rows))).is_some()
             }),
+            // As below, one read that finds nothing is no proof.
+            ReadFor::AskedBalancer { owner, id, is_list: false } if rows.as_ref().is_some_and(Vec::is_empty) => {
+                let read = list(ApiService::Octavia, "loadbalancer", "loadbalancers", vec![("id", id.clone())]);
+                let what = ReadFor::AskedBalancer { owner, id, is_list: true };
+                self.reads.push_back(PlannedRead { what, project: project.clone(), read });
+            }
+            ReadFor::AskedBalancer { owner, id, .. } => {
+                let at = shared.at(now);
+                self.with_reading(&owner, now, |cell, _| {
+                    // One that cannot be read may be there, in a project of somebody else for instance.
+                    let is_there = rows.is_none_or(|rows| !rows.is_empty());
+                    cell.actor.found_balancer(&id, is_there, at);
+                    true
+                });
+            }
             ReadFor::Holder { owner } => {
                 let port = rows.as_ref().and_then(|rows| rows.first()).map(SeenPort::read);
                 if let Some(port) = port

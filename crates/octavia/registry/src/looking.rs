@@ -10,7 +10,7 @@ use gimbal_schedule::Urgency;
 use crate::advance::waits_for_lists;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
-use crate::owner_look::{OwnerLook, OwnerRows, list};
+use crate::owner_look::{OwnerLook, OwnerRows, list, one};
 use crate::pace::Line;
 use crate::shared::{ReadFor, RegistryCore};
 
@@ -44,6 +44,10 @@ impl ManagedCluster {
                 query.extend(network.map(|network| ("floating_network_id", network)));
                 let read = list(ApiService::Neutron, "floatingip", "floatingips", query);
                 (ReadFor::FloatingIp { owner: owner.clone() }, read)
+            }
+            CloudLook::Balancer { id } => {
+                let read = one(ApiService::Octavia, "loadbalancer", format!("loadbalancers/{id}"));
+                (ReadFor::AskedBalancer { owner: owner.clone(), id, is_list: false }, read)
             }
             CloudLook::AddressHolder { subnet, address } => {
                 let query =

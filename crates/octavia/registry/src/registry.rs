@@ -405,6 +405,7 @@ impl ManagedCluster {
             }
             ReadFor::Members { owner, .. }
             | ReadFor::FloatingIp { owner }
+            | ReadFor::AskedBalancer { owner, .. }
             | ReadFor::Holder { owner }
             | ReadFor::HolderBalancer { owner, .. }
             | ReadFor::HolderBalancers { owner, .. } => {

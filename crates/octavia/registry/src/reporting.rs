@@ -203,6 +203,11 @@ impl ManagedCluster {
             DesiredEntry::LoadBalancer(wanted) => (wanted.generation, Some(&*wanted.header)),
             DesiredEntry::Deleting { .. } => (0, None),
         };
+        let its_header = share.map(|share| &*share.wanted.header).or(header);
+        let phase = match phase {
+            Phase::Ready if its_header.is_some_and(|header| serves_nothing(header, &refused)) => Phase::Blocked,
+            phase => phase,
+        };
         let its_own = share.map(|share| (&share.wanted.header.owner, share.wanted.generation));
         let (owner, generation) = its_own.unwrap_or((owner, generation));
         let tag = share.map(|_| self.mark(owner).owner_tag());
@@ -262,6 +267,12 @@ impl ManagedCluster {
             _ => Phase::Making,
         }
     }
+}
+
+/// Whether none of the wanted ports can be served.
+fn serves_nothing(header: &LoadBalancerHeader, refused: &[PortRefusal]) -> bool {
+    let is_refused = |port: ListenerId| refused.iter().any(|one| one.listener == port);
+    !header.listeners.is_empty() && header.listeners.iter().all(|wish| is_refused(wish.id))
 }
 
 /// Whether what comes of an entry is to be reported although the same was: whoever lost it needs it again, and so does one who

@@ -25,6 +25,8 @@ pub(crate) enum ReadFor {
     Members { owner: Text, pool: String },
     /// The floating IP with an address.
     FloatingIp { owner: Text },
+    /// Whether the load balancer exists that is asked for by its ID; `is_list`: as a list says.
+    AskedBalancer { owner: Text, id: String, is_list: bool },
     /// The port with an address.
     Holder { owner: Text },
     /// Whether the load balancer of that port exists.

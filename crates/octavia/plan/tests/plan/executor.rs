@@ -223,6 +223,10 @@ impl World {
                 let rows = self.rows("/v2.0/floatingips", "floatingips", &query);
                 self.actor.found_floating_ip(rows.first().map(SeenFloatingIp::read));
             }
+            BalancerStep::Look(CloudLook::Balancer { id }) => {
+                let is_there = self.read(&format!("/v2/lbaas/loadbalancers/{id}"), &[]).status != 404;
+                self.actor.found_balancer(id, is_there, self.cloud.now());
+            }
             BalancerStep::Look(CloudLook::AddressHolder { subnet, address }) => {
                 let (subnet, address) = (format!("subnet_id={subnet}"), format!("ip_address={address}"));
                 let rows = self.rows("/v2.0/ports", "ports", &[("fixed_ips", &subnet), ("fixed_ips", &address)]);

@@ -174,6 +174,34 @@ fn one_of_the_pool_is_kept_where_that_is_wanted_and_is_nobodys_then() {
     assert_eq!(floating(&mut next).len(), 1);
 }
 
+/// A floating IP does not leave its project.
+#[test]
+fn one_of_ours_in_a_former_project_gives_its_address_back_unless_it_is_kept() {
+    for (keep, moves) in [(false, true), (true, false)] {
+        let (mut wish, mut world) = asking();
+        wish.keep = keep;
+        world.actor.want(wish.entry());
+        made(&wish, &mut world);
+        let first = floating(&mut world).remove(0);
+        (wish.project, wish.generation, wish.known) = ("p2", 2, true);
+        world.actor.want(wish.entry());
+        world.restart();
+        let step = world.run();
+        let rows = floating(&mut world);
+        let row = rows.iter().find(|row| row["floating_ip_address"] == ADDRESS).unwrap();
+        assert_eq!((rows.len(), row["id"] != first["id"]), (1, moves), "{step:?}");
+        assert_eq!(row["project_id"], if moves { "p2" } else { "p1" });
+        let port = world.actor.balancer().unwrap().vip_port.clone();
+        assert_eq!((row["port_id"] == port, step == BalancerStep::Done), (moves, moves), "{step:?}");
+        if keep {
+            assert!(
+                matches!(&step, BalancerStep::Blocked(Block::Conflict(words)) if words.contains("another project"))
+            );
+        }
+        assert_eq!(crate::wish::forwarded(&world.cloud, &world.balancer()), wish.forwards());
+    }
+}
+
 #[test]
 fn another_address_moves_the_vip_to_another_floating_ip() {
     let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));

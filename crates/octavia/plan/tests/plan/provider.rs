@@ -3,7 +3,8 @@
 use gimbal_kuryr_model::ClientRanges;
 use gimbal_model::Protocol;
 use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
-use gimbal_octavia_sim::{Fate, ProjectQuota};
+use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use serde_json::json;
 
 use crate::services::{change, made, world};
 use crate::wish::forwarded;
@@ -83,6 +84,29 @@ fn where_own_ports_are_not_allowed_octavia_makes_one() {
     assert_eq!(world.sent, []);
 }
 
+/// Somebody has asked for this port, so that there is no other way as with a port of ours.
+#[test]
+fn a_port_that_is_asked_for_where_octavia_takes_none_is_refused_in_its_words() {
+    let (mut wish, mut world) = world(|wish| wish.ports.push((Protocol::Tcp, 443)));
+    world.cloud.provider_mut().own_port = false;
+    let body = json!({"port": {"fixed_ips": [{"subnet_id": wish.subnet}], "project_id": "p1"}});
+    let port = world.by_hand(&SimRequest::post("/v2.0/ports", body))["port"]["id"].as_str().unwrap().to_owned();
+    wish.vip_port = Some(port);
+    world.actor.want(wish.entry());
+    world.run_for(std::time::Duration::from_secs(1800));
+    assert!((1..=2).contains(&world.sent.len()), "{}: {:#?}", world.sent.len(), world.sent.last());
+    let step = world.step();
+    assert!(
+        matches!(&step, BalancerStep::Blocked(Block::Unsupported(words)) if words.contains("disallowed")),
+        "{step:?}"
+    );
+    assert_eq!(world.missing, [], "the provider may take ports of ours");
+    // Not asked for any more.
+    wish.vip_port = None;
+    world.actor.want(wish.entry());
+    made(&wish, &mut world);
+}
+
 #[test]
 fn a_floating_ip_that_is_refused_does_not_hold_up_the_members() {
     let (mut wish, mut world) = world(|wish| wish.floating = true);
@@ -108,6 +132,40 @@ fn a_port_that_a_quota_refuses_does_not_hold_up_the_others() {
     world.actor.want(wish.entry());
     assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
     assert_eq!(forwarded(&world.cloud, &world.balancer()), [(80, vec![("10.1.0.7".to_owned(), 1)])]);
+}
+
+#[test]
+fn a_new_service_with_room_for_one_of_its_ports_serves_that_one() {
+    let quotas: [fn(&mut ProjectQuota); 3] =
+        [|quota| quota.listeners = Some(1), |quota| quota.pools = Some(1), |quota| quota.members = Some(1)];
+    for (nth, limit) in quotas.into_iter().enumerate() {
+        let (wish, mut world) = world(|wish| {
+            wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443)];
+            wish.members = vec![(1, 80, 1), (1, 443, 1)];
+        });
+        let mut quota = ProjectQuota::default();
+        limit(&mut quota);
+        world.cloud.set_quota("p1", quota);
+        let step = world.run();
+        assert!(matches!(step, BalancerStep::Blocked(Block::Quota(_))), "case {nth}: {step:?}");
+        let served = forwarded(&world.cloud, &world.balancer());
+        assert_eq!(served, [(80, vec![("10.1.0.1".to_owned(), 1)])], "case {nth}");
+        world.cloud.set_quota("p1", ProjectQuota::default());
+        world.advance(std::time::Duration::from_secs(301));
+        made(&wish, &mut world);
+    }
+}
+
+#[test]
+fn a_service_without_room_for_its_load_balancer_or_its_only_port_makes_nothing() {
+    let one = ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() };
+    let cases = [(one, 2), (ProjectQuota { listeners: Some(0), ..ProjectQuota::default() }, 1)];
+    for (quota, ports) in cases {
+        let (_, mut world) = world(|wish| wish.ports = (80..80 + ports).map(|port| (Protocol::Tcp, port)).collect());
+        world.cloud.set_quota("p1", quota);
+        assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
+        assert_eq!((world.sent.len(), world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).len()), (1, 0));
+    }
 }
 
 #[test]

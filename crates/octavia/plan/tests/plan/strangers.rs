@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange, SeenBalancer};
-use gimbal_octavia_sim::SimRequest;
+use gimbal_kuryr_model::ClientRanges;
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange, CloudLook, SeenBalancer};
+use gimbal_octavia_sim::{Fate, SimRequest};
 use serde_json::{Value, json};
 
 use crate::executor::{Way, World};
 use crate::services::{change, made, world};
-use crate::wish::forwarded;
+use crate::wish::{Wish, forwarded};
 
 fn replace_listener(world: &mut World, tags: &Value) -> String {
     let balancer = world.balancer();
@@ -157,11 +158,10 @@ fn an_adoption_says_what_would_be_replaced_and_takes_nothing_that_is_owned() {
     assert!(world.actor.adoption(&owned).unwrap_err().contains("u2"));
 }
 
-#[test]
-fn a_load_balancer_that_is_asked_for_by_id_is_not_made() {
-    let (wish, mut world) = world(|_| {});
+/// A load balancer of somebody else that was asked for by its ID and taken over.
+fn adopted(change: impl FnOnce(&mut Wish)) -> (Wish, World) {
+    let (mut wish, mut world) = world(change);
     let theirs = by_kuryr(&mut world, &wish.subnet, &json!([]));
-    let mut wish = wish;
     wish.adopt = Some(theirs.id.clone());
     world.actor.want(wish.entry());
     assert!(matches!(world.run(), BalancerStep::Blocked(Block::Conflict(_))));
@@ -172,6 +172,100 @@ fn a_load_balancer_that_is_asked_for_by_id_is_not_made() {
     world.actor.look_again();
     made(&wish, &mut world);
     assert_eq!(forwarded(&world.cloud, &theirs.id), wish.forwards());
+    (wish, world)
+}
+
+#[test]
+fn a_load_balancer_that_is_asked_for_by_id_is_not_made() {
+    adopted(|_| {});
+}
+
+/// One that was adopted is made again like any other, though its ID is still asked for.
+#[test]
+fn an_adopted_load_balancer_that_is_gone_is_made_again() {
+    for (restarts, breaks) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (mut wish, mut world) = adopted(|wish| (wish.from_outside, wish.floating) = (breaks, breaks));
+        let theirs = world.balancer();
+        if breaks {
+            world.cloud.provider_mut().failover = false;
+            world.expect(Fate::Breaks);
+            let fields = json!({"loadbalancer": {"name": "broken"}});
+            world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{theirs}"), fields));
+        } else {
+            let path = format!("/v2/lbaas/loadbalancers/{theirs}");
+            world.by_hand(&SimRequest::delete(&path).with_query("cascade", "true"));
+        }
+        world.actor.look_again();
+        if restarts {
+            world.restart();
+        }
+        assert_eq!(world.run_on(), BalancerStep::Done, "{restarts} {breaks}");
+        assert_ne!(world.balancer(), theirs, "{restarts} {breaks}");
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards());
+        change(&mut world, &mut wish, |wish| wish.members = vec![(7, 80, 1)]);
+        if restarts {
+            world.restart();
+        }
+        change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::NoOne);
+    }
+}
+
+#[test]
+fn an_id_that_is_asked_for_later_does_not_stop_what_serves() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    let ours = world.balancer();
+    let theirs = by_kuryr(&mut world, &wish.subnet, &json!([]));
+    wish.adopt = Some(theirs.id.clone());
+    for host in [7, 8] {
+        (wish.members, wish.generation, wish.known) = (vec![(host, 80, 1)], wish.generation + 1, true);
+        world.actor.want(wish.entry());
+        let step = world.run();
+        assert!(
+            matches!(&step, BalancerStep::Blocked(Block::Conflict(words)) if words.contains(&theirs.id)),
+            "{step:?}"
+        );
+        assert_eq!(forwarded(&world.cloud, &ours), wish.forwards());
+        assert_eq!(world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).len(), 2);
+        world.restart();
+    }
+    let theirs = format!("/v2/lbaas/loadbalancers/{}", theirs.id);
+    world.by_hand(&SimRequest::delete(&theirs).with_query("cascade", "true"));
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(world.step(), BalancerStep::Done);
+}
+
+#[test]
+fn an_id_of_nothing_asks_for_nothing() {
+    let (mut wish, mut world) = world(|_| {});
+    wish.adopt = Some("00000000-0000-4000-8000-00000000dead".to_owned());
+    world.actor.want(wish.entry());
+    made(&wish, &mut world);
+    // It is asked for once.
+    (wish.members, wish.generation, wish.known) = (vec![(7, 80, 1)], 2, true);
+    world.actor.want(wish.entry());
+    let mut looks = 0;
+    while world.step() != BalancerStep::Done {
+        let step = world.step();
+        looks += usize::from(matches!(step, BalancerStep::Look(CloudLook::Balancer { .. })));
+        world.take(&step, Way::Arrives);
+    }
+    assert_eq!((looks, forwarded(&world.cloud, &world.balancer())), (0, wish.forwards()));
+}
+
+#[test]
+fn a_load_balancer_that_is_awaited_and_goes_is_awaited_no_longer() {
+    let (mut wish, mut world) = world(|_| {});
+    let theirs = by_kuryr(&mut world, &wish.subnet, &json!([]));
+    wish.adopt = Some(theirs.id.clone());
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(600));
+    assert!(matches!(world.step(), BalancerStep::Blocked(Block::Conflict(_))), "{:?}", world.step());
+    assert_eq!(world.sent, []);
+    let path = format!("/v2/lbaas/loadbalancers/{}", theirs.id);
+    world.by_hand(&SimRequest::delete(&path).with_query("cascade", "true"));
+    world.run_for(Duration::from_secs(120));
+    made(&wish, &mut world);
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub struct Wish {
     pub known: bool,
     pub subnet: String,
     pub address: Option<&'static str>,
+    /// The port that the VIP is to have.
+    pub vip_port: Option<String>,
     pub from_outside: bool,
     pub project: &'static str,
     pub flavor: Option<&'static str>,
@@ -52,6 +54,7 @@ impl Wish {
             known: false,
             subnet: subnet.to_owned(),
             address: None,
+            vip_port: None,
             from_outside: false,
             project: "p1",
             flavor: None,
@@ -117,6 +120,7 @@ impl Wish {
             vip: VipWish {
                 subnet: Some(self.subnet.as_str().into()),
                 address: self.address.map(|address| address.parse().unwrap()),
+                port: self.vip_port.as_deref().map(Into::into),
                 from_outside: self.from_outside,
                 security_groups: self.groups.iter().map(|one| one.as_str().into()).collect(),
                 additional_subnets: self.second.iter().map(|(subnet, _)| subnet.as_str().into()).collect(),

@@ -1,7 +1,7 @@
 //! Taking over what Kuryr or cloud-provider-openstack made.
 
 use gimbal_octavia_plan::CloudChange;
-use gimbal_octavia_registry::{AdoptionOutcome, AdoptionRefusal, RegistryEvent};
+use gimbal_octavia_registry::{AdoptionOutcome, AdoptionRefusal, CloudRead, RegistryEvent};
 use gimbal_octavia_sim::SimRequest;
 
 use crate::wish::{Wish, key};
@@ -205,4 +205,50 @@ fn the_port_of_a_load_balancer_that_a_gateway_does_not_find_stays() {
     world.closed_lists = Some(|read| read.query.iter().any(|(key, _)| *key == "vip_port_id"));
     world.run(1_200 * SECOND);
     assert!(!world.sent.iter().any(|sent| deletes(&sent.change)), "{:#?}", world.last_sent());
+}
+
+#[test]
+fn an_adopted_load_balancer_that_somebody_deletes_is_made_again() {
+    let web = key("shop", "web");
+    for restarts in [false, true] {
+        let (mut world, theirs) = in_the_way(&["kuryr"]);
+        world.change("prod1", &web, |wish| wish.adopt = Some(theirs.clone()));
+        world.run(60 * SECOND);
+        assert_eq!(world.conditions("prod1", &web), ["Conflict/InUse"]);
+        assert_eq!(adopt(&mut world, &theirs, false), AdoptionOutcome::Done);
+        world.converge(30 * SECOND);
+        let path = format!("/v2/lbaas/loadbalancers/{theirs}");
+        world.by_hand(&SimRequest::delete(&path).with_query("cascade", "true"));
+        if restarts {
+            world.restart(0);
+        }
+        // It is seen to be missing in the next lists.
+        world.run(90 * SECOND);
+        world.converge(300 * SECOND);
+        let all = world.balancers_of("u1");
+        assert!(all.len() == 1 && all[0] != theirs, "{all:?}");
+        assert_eq!(world.conditions("prod1", &web), [""; 0]);
+    }
+}
+
+/// The ID of a load balancer that cannot be read, or that a gateway does not find, may be that of one which is there.
+#[test]
+fn one_that_cannot_be_read_is_waited_for() {
+    let web = key("shop", "web");
+    let is_one = |read: &CloudRead| !read.list && read.path.starts_with("loadbalancers/");
+    for (closed, lost) in
+        [(Some(is_one as fn(&CloudRead) -> bool), None), (None, Some(is_one as fn(&CloudRead) -> bool))]
+    {
+        let (mut world, theirs) = in_the_way(&["kuryr"]);
+        (world.closed_lists, world.lost_reads) = (closed, lost);
+        world.change("prod1", &web, |wish| (wish.adopt, wish.address) = (Some(theirs.clone()), None));
+        world.run(600 * SECOND);
+        assert_eq!(world.balancers_of("u1"), [""; 0]);
+        assert_eq!(world.conditions("prod1", &web), ["Conflict/InUse"]);
+        (world.closed_lists, world.lost_reads) = (None, None);
+        let path = format!("/v2/lbaas/loadbalancers/{theirs}");
+        world.by_hand(&SimRequest::delete(&path).with_query("cascade", "true"));
+        world.converge(120 * SECOND);
+        assert_eq!(world.balancers_of("u1").len(), 1);
+    }
 }

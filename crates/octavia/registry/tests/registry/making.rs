@@ -28,6 +28,25 @@ fn a_service_is_one_request_and_one_report() {
 }
 
 #[test]
+fn a_service_of_which_no_port_could_be_made_is_not_ready() {
+    let mut world = World::usual();
+    world.cloud.provider_mut().protocols.retain(|protocol| protocol != "TCP");
+    let web = key("shop", "web");
+    let mut wish = Wish::new("u1", &world.subnet);
+    wish.ports = vec![80, 443];
+    world.want("prod1", web.clone(), wish);
+    world.run(60 * SECOND);
+    let report = world.reports[&("prod1".to_owned(), web.clone())].clone();
+    assert_eq!((report.refused_ports.len(), report.objects.listeners.len()), (2, 0), "{report:?}");
+    assert_eq!(report.phase, Phase::Blocked);
+    // The provider can do one of them.
+    world.cloud.provider_mut().protocols.push("TCP".into());
+    world.change("prod1", &web, |wish| wish.ports = vec![80]);
+    world.converge(60 * SECOND);
+    assert_eq!(world.phase("prod1", &web), Some(Phase::Ready));
+}
+
+#[test]
 fn an_idle_minute_is_three_lists() {
     let mut world = World::at_rest(20);
     let begun = world.reads.len();
