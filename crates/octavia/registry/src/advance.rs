@@ -185,10 +185,15 @@ impl ManagedCluster {
         }
         self.ask_for_contents(owner, cell, shared, now);
         let may_change = self.refresh_shared(owner, cell);
-        if may_change && self.is_held(owner, cell, shared, now) {
+        let is_proven = self.is_proven(owner, cell);
+        if may_change && is_proven && self.is_held(owner, cell, shared, now) {
             return None;
         }
         let mut step = cell.actor.step(&self.facts, shared.at(now));
+        if !is_proven && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_)) {
+            self.rest(owner, cell, CellState::Unproven, None, now);
+            return None;
+        }
         if let Some(until) = self.is_early(cell, &step) {
             self.works(owner, cell, now);
             cell.actor.look_again();

@@ -35,6 +35,8 @@ pub(crate) enum CellState {
     Behind,
     /// It waits until a group has let its owner go.
     Grouped,
+    /// It waits until the open stream says that this is still wanted.
+    Unproven,
     /// Everything is as it is wanted.
     Done,
     /// Nothing can be done.

@@ -77,6 +77,9 @@ pub(crate) struct ManagedCluster {
     pub(crate) is_told_all: bool,
     /// Whether what is wanted is what the open stream wants. Until then nothing is changed.
     pub(crate) is_current: bool,
+    /// Entries that a former stream has brought, and that the open one has neither sent nor proven: what they want may be days
+    /// old.
+    pub(crate) unproven: BTreeSet<DesiredKey>,
     /// Whether what is wanted is complete.
     pub(crate) is_complete: bool,
     pub(crate) name_check: NameCheck,
@@ -147,6 +150,7 @@ impl ManagedCluster {
             has_snapshot: false,
             is_told_all: false,
             is_current: false,
+            unproven: BTreeSet::new(),
             is_complete: false,
             name_check: NameCheck::Unchecked,
             confirmed: BTreeSet::new(),
