@@ -291,6 +291,10 @@ impl ManagedCluster {
             }
             let left = std::mem::replace(&mut cell.key, key);
             (cell.is_former, cell.is_dropped, cell.is_orphan) = (false, false, false);
+            if std::mem::take(&mut cell.is_replaced) {
+                self.balancers.pending(&GuardedOwner(owner.clone()), 0, 0, now);
+                self.held.remove(&owner);
+            }
             cell.lets_go &= !differs;
             if left != cell.key {
                 self.former_left(&left, &owner);
@@ -355,6 +359,11 @@ impl ManagedCluster {
         let Some(cell) = self.cells.get_mut(owner) else { return };
         if matches!(cell.state, CellState::Gone) {
             return self.drop_cell(owner, now);
+        }
+        // A store that was restored has former owners again under their names, which no one has deleted.
+        cell.is_replaced |= !cell.is_deleting();
+        if cell.is_replaced {
+            self.balancers.pending(&GuardedOwner(owner.clone()), u64::from(self.counted.contains(owner)), 1, now);
         }
         cell.is_former = true;
         cell.held = None;
