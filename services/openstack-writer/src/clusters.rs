@@ -71,8 +71,10 @@ pub struct ClusterState {
     pub(crate) refused_uid: Option<Text>,
     pub(crate) end: WriterEnd<Kuryr>,
     /// Whether what `end` holds is what the controller of the open stream wants. A former stream may have brought it, and
-    /// another writer may have heard more since.
+    /// another writer may have heard more since. Where a part of the cluster is unknown, the registry knows which of it is not.
     is_current: bool,
+    /// Whether the controller has said on the open stream, before that was so, that a part of its cluster is unknown.
+    has_doubts: bool,
     stream: Option<OpenStream>,
     pub(crate) life: StreamLife,
     pub(crate) reading: Option<CloudReading>,
@@ -294,6 +296,7 @@ impl ClusterState {
             refused_uid: None,
             end: WriterEnd::new(limits),
             is_current: false,
+            has_doubts: false,
             stream: None,
             life: StreamLife::default(),
             reading: None,

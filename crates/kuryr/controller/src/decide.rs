@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::reasons;
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, Purpose, Told};
+use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, ObjectPauses, Told};
 use gimbal_kuryr_translate::{
     Finding, Input, NotBalanced, NotStreamed, desired, named_service, owner_alone, translate,
 };
@@ -208,12 +208,16 @@ impl<T> KuryrController<T> {
         }
     }
 
-    /// Names a living owner whose KuryrLoadBalancer cannot be made, for the API server refuses it: something may exist for it, and
-    /// its namespace must not be unknown for as long as that lasts.
+    /// Names a living owner whose KuryrLoadBalancer cannot be made, for its creation fails, or one that goes has its name: something
+    /// may exist for it, and its namespace must not be unknown for as long as that lasts.
     fn name_unmade(&mut self, key: &SourceKey, situation: &Situation, uid: &Text) {
-        let Some(item) = self.items.get(key).filter(|_| situation.balancer.is_none()) else { return };
+        let Some(item) = self.items.get(key) else { return };
+        let cannot_be_made = match &situation.balancer {
+            None => item.pauses[1].is_failing(),
+            Some(balancer) => is_kept_by_others(balancer),
+        };
         let is_unmade = item.unmade.iter().flatten().any(|unmade| unmade == uid);
-        let spec = item.wanted_spec.as_deref().filter(|_| item.pauses[1].is_refused(Purpose::Create) && !is_unmade);
+        let spec = item.wanted_spec.as_deref().filter(|_| cannot_be_made && !is_unmade);
         let Some(spec) = spec else { return };
         let mut object = KuryrLoadBalancer::default();
         object.metadata.meta.namespace = key.namespace.clone();
@@ -245,15 +249,14 @@ impl<T> KuryrController<T> {
         };
         let is_shown = item.held.as_ref().is_some_and(|held| !held.ahead) && !(of_service && item.service_ahead);
         let is_protected = has_finalizer(balancer) && (!of_service || situation.service_is_protected());
-        if !is_shown || !is_protected || !names_owner || balancer.metadata.is_being_deleted() {
-            return None;
-        }
         // What a former process, or another one, may have made for it has an owner.
         let is_made = item.offer.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
         let alone = || is_made.then(|| DesiredEntry::LoadBalancer(owner_alone(Some(balancer), owner)));
-        if of_service && item.is_edited(balancer, can_translate) {
-            // It is set back first. Where that is refused, the namespace must not be unknown for as long as that lasts.
-            return if item.pauses[1].is_refused(Purpose::Conform) { alone() } else { None };
+        let is_sound = is_shown && is_protected && names_owner && !balancer.metadata.is_being_deleted();
+        if !is_sound || (of_service && item.is_edited(balancer, can_translate)) {
+            // It is set right, or made again, first. Where that fails, the namespace must not be unknown for as long as that lasts.
+            let fails = is_kept_by_others(balancer) || item.pauses.iter().any(ObjectPauses::is_failing);
+            return if fails { alone() } else { None };
         }
         item.ours = Some(spec_version(balancer));
         match desired(balancer, &facts) {
@@ -321,6 +324,11 @@ fn needs_item(situation: &Situation) -> bool {
     situation.balancer.is_some()
         || matches!(situation.need, ServiceNeed::Wanted | ServiceNeed::NameTaken)
         || situation.service_is_protected()
+}
+
+/// Whether somebody else's finalizer keeps a KuryrLoadBalancer that goes.
+fn is_kept_by_others(balancer: &KuryrLoadBalancer) -> bool {
+    balancer.metadata.is_being_deleted() && !has_finalizer(balancer)
 }
 
 /// Whether a finalizer still stands for an owner.

@@ -98,8 +98,8 @@ impl<T> RouterController<T> {
             return alone();
         }
         if item.is_edited(&router) {
-            // It is set back first. Where that is refused, the namespace must not be unknown for as long as that lasts.
-            return if item.pauses.is_refused(Purpose::Conform) { alone() } else { None };
+            // It is set back first. Where that fails, the namespace must not be unknown for as long as that lasts.
+            return if item.pauses.is_failing() { alone() } else { None };
         }
         if item.offer.wanted_owner() != Some(owner) && !are_protected {
             return None;

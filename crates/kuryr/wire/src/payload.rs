@@ -56,6 +56,8 @@ impl Payload for Kuryr {
     const INDIVISIBLE: &'static str = "everything except the members";
     /// A load balancer whose owner is not gone must not be taken for an orphan's.
     const KEEPS_TOO_LARGE: bool = true;
+    /// One load balancer that cannot be offered must not keep the others of its namespace from a new writer.
+    const SENDS_UNKNOWN: bool = true;
 
     /// Nothing is changed in OpenStack without a recent one (docs/way-back.md#rule-6), so one that is late should not stop
     /// the work.

@@ -51,7 +51,7 @@ impl Actor {
                 self.note_successor(now);
                 return self.shown_by(change, now);
             }
-            ChangeOutcome::Refused(ServiceRefusal::NotFound) if change.is_deletion() => {
+            ChangeOutcome::Refused(ServiceRefusal::NotFound(_)) if change.is_deletion() => {
                 self.accepted(change, &Value::Null, now);
             }
             ChangeOutcome::Refused(refusal) => return self.refused(change, refusal, now),
@@ -94,6 +94,8 @@ impl Actor {
         }
         let part = match &refusal {
             ServiceRefusal::Quota(_)
+            | ServiceRefusal::Exhausted(_)
+            | ServiceRefusal::Unreachable(_)
             | ServiceRefusal::Forbidden(_)
             | ServiceRefusal::Invalid(_)
             | ServiceRefusal::Unsupported(_) => self.refused_part(change),
@@ -114,7 +116,10 @@ impl Actor {
                 memory.looked = false;
                 memory.pause(now, PENDING_PAUSE);
             }
-            ServiceRefusal::Duplicate | ServiceRefusal::InUse | ServiceRefusal::Changed | ServiceRefusal::NotFound => {
+            ServiceRefusal::Duplicate
+            | ServiceRefusal::InUse
+            | ServiceRefusal::Changed(_)
+            | ServiceRefusal::NotFound(_) => {
                 memory.looked = false;
                 self.part_failed(part, now, None);
             }
@@ -124,6 +129,12 @@ impl Actor {
             }
             ServiceRefusal::Busy(after) => memory.failed(now, after),
             ServiceRefusal::Quota(words) => self.lacks_quota(change, part, words, now + BLOCKED_FOR),
+            // Others may find an address, in another subnet for instance.
+            ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),
+            // Somebody has to make a router, and nothing says when that is done.
+            ServiceRefusal::Unreachable(words) => {
+                memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR))
+            }
             ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), Some(now + BLOCKED_FOR)),
             ServiceRefusal::Invalid(words) => return self.invalid(change, part, words, now),
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),

@@ -26,14 +26,18 @@ pub enum ServiceRefusal {
     InUse,
     /// A quota is used up; the resources, in the service's words.
     Quota(String),
+    /// No address is left; the service's words.
+    Exhausted(String),
+    /// No router leads from the subnet to the external network; the service's words.
+    Unreachable(String),
     /// The role does not allow it; the service's words.
     Forbidden(String),
-    /// The object has changed since it was read.
-    Changed,
+    /// The object has changed since it was read, or something else conflicts with the request; the service's words.
+    Changed(String),
     /// The request is invalid; the service's words.
     Invalid(String),
-    /// There is no such object.
-    NotFound,
+    /// There is no such object; the service's words.
+    NotFound(String),
     /// The provider cannot do it; its words.
     Unsupported(String),
     /// The provider failed, and may have done it nevertheless.
@@ -47,6 +51,8 @@ impl ServiceRefusal {
     pub(crate) fn with_words(self, other: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Quota(words) => Self::Quota(other(words)),
+            Self::Exhausted(words) => Self::Exhausted(other(words)),
+            Self::Unreachable(words) => Self::Unreachable(other(words)),
             Self::Forbidden(words) => Self::Forbidden(other(words)),
             Self::Invalid(words) => Self::Invalid(other(words)),
             Self::Unsupported(words) => Self::Unsupported(other(words)),
@@ -63,9 +69,12 @@ impl std::fmt::Display for ServiceRefusal {
             Self::InUse => "another object uses it",
             Self::Quota(words) => return write!(f, "the quota is used up: {words}"),
             Self::Forbidden(words) => return write!(f, "the role does not allow it: {words}"),
-            Self::Changed => "it has changed meanwhile",
+            Self::Exhausted(words) | Self::Unreachable(words) => return f.write_str(words),
+            Self::Changed(words) if !words.is_empty() => return write!(f, "it conflicts with something: {words}"),
+            Self::Changed(_) => "it has changed meanwhile",
             Self::Invalid(words) => return write!(f, "the request is invalid: {words}"),
-            Self::NotFound => "there is no such object",
+            Self::NotFound(words) if !words.is_empty() => return write!(f, "something is not there: {words}"),
+            Self::NotFound(_) => "there is no such object",
             Self::Unsupported(words) => return write!(f, "the provider cannot do it: {words}"),
             Self::ProviderFailed => "the provider failed",
             Self::Busy(_) => "the service is busy",

@@ -241,7 +241,7 @@ impl ManagedCluster {
         let is_unsure = match &outcome {
             Some(ChangeOutcome::Unknown(_)) => true,
             // Octavia may be at work on the change whose answer was lost.
-            None | Some(ChangeOutcome::Refused(Pending | Busy(_) | Changed)) => adoption.lost > 0,
+            None | Some(ChangeOutcome::Refused(Pending | Busy(_) | Changed(_))) => adoption.lost > 0,
             _ => false,
         };
         if is_unsure && adoption.lost < LOOK_UPS {

@@ -185,10 +185,15 @@ impl ManagedCluster {
         }
         self.ask_for_contents(owner, cell, shared, now);
         let may_change = self.refresh_shared(owner, cell);
-        if may_change && self.is_held(owner, cell, shared, now) {
+        let is_proven = self.is_proven(owner, cell);
+        if may_change && is_proven && self.is_held(owner, cell, shared, now) {
             return None;
         }
         let mut step = cell.actor.step(&self.facts, shared.at(now));
+        if !is_proven && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_)) {
+            self.rest(owner, cell, CellState::Unproven, None, now);
+            return None;
+        }
         if let Some(until) = self.is_early(cell, &step) {
             self.works(owner, cell, now);
             cell.actor.look_again();
@@ -298,8 +303,8 @@ impl ManagedCluster {
     fn is_held(&mut self, owner: &Text, cell: &mut Cell, shared: &RegistryCore, now: Instant) -> bool {
         let key = GuardedOwner(owner.clone());
         let DesiredEntry::LoadBalancer(wanted) = cell.wanted().clone() else {
-            let may_go =
-                cell.is_orphan || !self.settings.guards.explicit || removals::may_go(&mut self.balancers, &key, now);
+            let is_guarded = !cell.is_orphan && (self.settings.guards.explicit || cell.is_replaced);
+            let may_go = !is_guarded || removals::may_go(&mut self.balancers, &key, now);
             if may_go {
                 self.held.remove(owner);
                 return false;
@@ -409,7 +414,8 @@ impl ManagedCluster {
     fn gone(&mut self, owner: &Text, cell: &mut Cell, shared: &mut RegistryCore, now: Instant) {
         if self.counted.remove(owner) {
             let key = GuardedOwner(owner.clone());
-            let fall = if cell.is_orphan { gimbal_guard::Fall::Lost } else { gimbal_guard::Fall::Forgiven };
+            let is_implied = cell.is_orphan || cell.is_replaced;
+            let fall = if is_implied { gimbal_guard::Fall::Lost } else { gimbal_guard::Fall::Forgiven };
             removals::observe(&mut self.balancers, &key, 1, 0, fall, now);
         } else if cell.is_orphan {
             // It had a part of a load balancer, or something in Neutron.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gimbal_guard::Fall;
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_octavia_plan::{
-    AddressHolder, ApiService, ChangeOutcome, CloudChange, MissingAbility, Seen, SeenFloatingIp, SeenPort,
+    AddressHolder, ApiService, ApiVerb, ChangeOutcome, CloudChange, MissingAbility, Seen, SeenFloatingIp, SeenPort,
     ServiceRefusal,
 };
 use serde_json::Value;
@@ -330,7 +330,7 @@ impl ManagedCluster {
                     cell.journal.change(at, deed, change);
                     cell.changed_at = Some(now);
                     let words = match &outcome {
-                        ChangeOutcome::Refused(refusal) => words_of(refusal),
+                        ChangeOutcome::Refused(refusal) => words_of(refusal, change),
                         ChangeOutcome::Unknown(words) => (!words.is_empty()).then(|| words.as_str().into()),
                         ChangeOutcome::Accepted(_) => None,
                     };
@@ -389,18 +389,27 @@ fn is_missing(before: &Seen, now: &Seen) -> bool {
     !ids(before).is_subset(&ids(now))
 }
 
-fn words_of(refusal: &ServiceRefusal) -> Option<Text> {
+fn words_of(refusal: &ServiceRefusal, change: &CloudChange) -> Option<Text> {
     Some(match refusal {
         ServiceRefusal::Quota(words)
+        | ServiceRefusal::Exhausted(words)
+        | ServiceRefusal::Unreachable(words)
         | ServiceRefusal::Forbidden(words)
         | ServiceRefusal::Invalid(words)
         | ServiceRefusal::Unsupported(words) => words.as_str().into(),
         ServiceRefusal::Duplicate => "such an object exists already".into(),
         ServiceRefusal::InUse => "another object uses it".into(),
         ServiceRefusal::ProviderFailed => "the provider failed".into(),
-        // These pass by themselves.
-        ServiceRefusal::Pending | ServiceRefusal::Changed | ServiceRefusal::NotFound | ServiceRefusal::Busy(_) => {
-            return None;
+        // What is made needs something that is not there, or is in the way of something.
+        ServiceRefusal::Changed(words) | ServiceRefusal::NotFound(words)
+            if change.request().verb == ApiVerb::Create && !words.is_empty() =>
+        {
+            words.as_str().into()
         }
+        // These pass by themselves.
+        ServiceRefusal::Pending
+        | ServiceRefusal::Changed(_)
+        | ServiceRefusal::NotFound(_)
+        | ServiceRefusal::Busy(_) => return None,
     })
 }

@@ -35,6 +35,8 @@ pub(crate) enum CellState {
     Behind,
     /// It waits until a group has let its owner go.
     Grouped,
+    /// It waits until the open stream says that this is still wanted.
+    Unproven,
     /// Everything is as it is wanted.
     Done,
     /// Nothing can be done.
@@ -105,6 +107,8 @@ pub(crate) struct Cell {
     pub(crate) routes: Option<Box<ReportedRoutes>>,
     /// The entry has left the stream, or its key has another owner: what is left to do is done without a report.
     pub(crate) is_former: bool,
+    /// Its key has another owner, and no one has said that this one is being deleted: its removal passes the guard.
+    pub(crate) is_replaced: bool,
     /// It is dropped as soon as no change of it is under way.
     pub(crate) is_dropped: bool,
     /// It may have been wanted before this stream began, from a writer that made something of it.
@@ -152,6 +156,7 @@ impl Cell {
             last_error: None,
             routes: None,
             is_former: false,
+            is_replaced: false,
             is_dropped: false,
             is_resumed: false,
             is_orphan: false,

@@ -77,6 +77,9 @@ pub(crate) struct ManagedCluster {
     pub(crate) is_told_all: bool,
     /// Whether what is wanted is what the open stream wants. Until then nothing is changed.
     pub(crate) is_current: bool,
+    /// Entries that a former stream has brought, and that the open one has neither sent nor proven: what they want may be days
+    /// old.
+    pub(crate) unproven: BTreeSet<DesiredKey>,
     /// Whether what is wanted is complete.
     pub(crate) is_complete: bool,
     pub(crate) name_check: NameCheck,
@@ -147,6 +150,7 @@ impl ManagedCluster {
             has_snapshot: false,
             is_told_all: false,
             is_current: false,
+            unproven: BTreeSet::new(),
             is_complete: false,
             name_check: NameCheck::Unchecked,
             confirmed: BTreeSet::new(),
@@ -287,6 +291,10 @@ impl ManagedCluster {
             }
             let left = std::mem::replace(&mut cell.key, key);
             (cell.is_former, cell.is_dropped, cell.is_orphan) = (false, false, false);
+            if std::mem::take(&mut cell.is_replaced) {
+                self.balancers.pending(&GuardedOwner(owner.clone()), 0, 0, now);
+                self.held.remove(&owner);
+            }
             cell.lets_go &= !differs;
             if left != cell.key {
                 self.former_left(&left, &owner);
@@ -351,6 +359,11 @@ impl ManagedCluster {
         let Some(cell) = self.cells.get_mut(owner) else { return };
         if matches!(cell.state, CellState::Gone) {
             return self.drop_cell(owner, now);
+        }
+        // A store that was restored has former owners again under their names, which no one has deleted.
+        cell.is_replaced |= !cell.is_deleting();
+        if cell.is_replaced {
+            self.balancers.pending(&GuardedOwner(owner.clone()), u64::from(self.counted.contains(owner)), 1, now);
         }
         cell.is_former = true;
         cell.held = None;

@@ -109,6 +109,7 @@ impl Registry {
             CellState::Grouped => {
                 format!("waits for other owners of a shared load balancer: {}", cluster.not_heard(cell).join(", "))
             }
+            CellState::Unproven => "waits until its controller says that it is still wanted".to_owned(),
             CellState::Behind => "waits until the former owner of its name is gone".to_owned(),
             CellState::Done => format!("has nothing to do{rest}"),
             CellState::Blocked(block) => format!("cannot go on: {block}{rest}"),

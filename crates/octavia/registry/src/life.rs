@@ -2,12 +2,55 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_kuryr_model::Text;
+use gimbal_kuryr_model::{DesiredKey, Text};
 
-use crate::cell::CellState;
+use crate::cell::{Cell, CellState};
 use crate::cluster::ManagedCluster;
+use crate::registry::Registry;
+
+impl Registry {
+    /// Takes note that a former stream has brought these entries, and that the open one may not be able to say what became of all
+    /// of them. They are looked at, and nothing is changed for one until it is proven.
+    pub fn doubt(&mut self, cluster: &str, entries: impl IntoIterator<Item = DesiredKey>) {
+        if let Some(cluster) = self.clusters.get_mut(cluster) {
+            cluster.unproven.extend(entries);
+        }
+    }
+
+    /// Takes note that the open stream has sent an entry, or its removal.
+    pub fn entry_proven(&mut self, cluster: &str, key: &DesiredKey) {
+        if let Some(cluster) = self.clusters.get_mut(cluster)
+            && cluster.unproven.remove(key)
+        {
+            cluster.wake_entry(key);
+        }
+    }
+
+    /// Takes note that the open stream has said everything about these namespaces, or about all.
+    pub fn namespaces_proven(&mut self, cluster: &str, namespaces: Option<&[Text]>) {
+        let Some(cluster) = self.clusters.get_mut(cluster) else { return };
+        let is_in = |key: &DesiredKey| namespaces.is_none_or(|all| all.contains(&key.namespace));
+        let proven: Vec<DesiredKey> = cluster.unproven.extract_if(.., |key| is_in(key)).collect();
+        proven.iter().for_each(|key| cluster.wake_entry(key));
+    }
+}
 
 impl ManagedCluster {
+    fn wake_entry(&mut self, key: &DesiredKey) {
+        if let Some(owner) = self.keys.get(key).cloned() {
+            self.wake(&owner);
+        }
+    }
+
+    /// Whether the open stream has said what an owner wants: of a group, what each of its owners wants.
+    pub(crate) fn is_proven(&self, owner: &Text, cell: &Cell) -> bool {
+        match self.groups.all.get(owner) {
+            _ if self.unproven.is_empty() => true,
+            Some(group) => !group.wants.keys().any(|key| self.unproven.contains(key)),
+            None => !self.unproven.contains(&cell.key),
+        }
+    }
+
     pub(crate) fn heard(&mut self, age: Duration, now: Instant) {
         if !self.is_live(age, now) {
             self.life += 1;
@@ -30,6 +73,7 @@ impl ManagedCluster {
     pub(crate) fn stream_ended(&mut self) {
         self.heard = None;
         (self.is_current, self.is_complete) = (false, false);
+        self.unproven.clear();
         (self.has_snapshot, self.is_told_all) = (false, false);
         self.wipe_contents();
     }

@@ -262,6 +262,7 @@ impl ManagedCluster {
             CellState::Done => Phase::Ready,
             CellState::Blocked(Block::RepairBudget) => Phase::Degraded,
             CellState::Blocked(_) => Phase::Blocked,
+            CellState::Unproven => Phase::Waiting,
             _ if cell.looked_at.is_none() => Phase::Waiting,
             _ if self.is_quarantined(cell) => Phase::Held,
             _ => Phase::Making,

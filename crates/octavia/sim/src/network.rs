@@ -26,6 +26,8 @@ struct Subnet {
     base: Ipv4Addr,
     /// How many addresses were given out.
     used: u32,
+    /// Whether none is left but for those who ask for one by name.
+    is_exhausted: bool,
 }
 
 /// Subnets, and objects by collection and ID.
@@ -50,6 +52,13 @@ impl CloudModel {
     pub fn add_subnet_beside(&mut self, other: &str, cidr: &str) -> String {
         let network = self.network_of(other).unwrap_or_default().to_owned();
         self.network.add_subnet(cidr, network)
+    }
+
+    /// Sets whether a subnet has no address left, but for those who ask for one by name.
+    pub fn set_exhausted(&mut self, subnet: &str, is_exhausted: bool) {
+        if let Some(subnet) = self.network.subnets.get_mut(subnet) {
+            subnet.is_exhausted = is_exhausted;
+        }
     }
 
     /// Adds a security group, and returns its ID.
@@ -109,7 +118,7 @@ impl Network {
     fn add_subnet(&mut self, cidr: &str, network: String) -> String {
         let base = cidr.split('/').next().and_then(|base| base.parse().ok()).unwrap_or(Ipv4Addr::new(10, 0, 0, 0));
         let id = self.new_id();
-        self.subnets.insert(id.clone(), Subnet { network, base, used: 0 });
+        self.subnets.insert(id.clone(), Subnet { network, base, used: 0, is_exhausted: false });
         id
     }
 

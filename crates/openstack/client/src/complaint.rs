@@ -23,6 +23,16 @@ pub enum Complaint {
         /// The resources, in the service's words.
         resource: String,
     },
+    /// No address is left in a subnet, or in an external network.
+    Exhausted {
+        /// The service's words.
+        words: String,
+    },
+    /// No router leads from a port's subnet to the external network of a floating IP.
+    Unreachable {
+        /// The service's words.
+        words: String,
+    },
     /// The service is busy, or limits the rate of calls. Try again after the refusal's `Retry-After`, if it has one.
     Busy,
     /// The provider cannot do this.
@@ -72,6 +82,12 @@ const RULES: &[Rule] = &[
     rule(409, "Quota exceeded for resources:", |words| Complaint::Quota { resource: after_colon(words) }),
     // Octavia: QuotaException, "Quota has been met for resources: %(resource)s"
     rule(403, "Quota has been met for resources:", |words| Complaint::Quota { resource: after_colon(words) }),
+    // Neutron: IpAddressGenerationFailure, "No more IP addresses available on network %(net_id)s."
+    rule(409, "No more IP addresses available on network", |words| Complaint::Exhausted { words: words.to_owned() }),
+    // Neutron: ExternalIpAddressExhausted, "Unable to find any IP address on external network %(net_id)s."
+    rule(400, "Unable to find any IP address on external", |words| Complaint::Exhausted { words: words.to_owned() }),
+    // Neutron: ExternalGatewayForFloatingIPNotFound, "External network %(external_network_id)s is not reachable from subnet ..."
+    rule(404, "is not reachable from subnet", |words| Complaint::Unreachable { words: words.to_owned() }),
     // Octavia: ObjectInUse, "%(object)s %(id)s is in use and cannot be modified."
     rule(409, "is in use and cannot be modified", |_| Complaint::InUse),
     // Octavia: VIPAddressConflict, "The VIP IP address is already in use: %(msg)s"
@@ -112,6 +128,11 @@ fn after_colon(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const EXHAUSTED: &str = "No more IP addresses available on network 0f5e.";
+    const EXHAUSTED_POOL: &str = "Unable to find any IP address on external network 77aa.";
+    const UNREACHABLE: &str = "External network 77aa is not reachable from subnet 88.  Therefore, cannot associate Port 1 \
+        with a Floating IP.";
 
     #[test]
     fn refusals_of_octavia_and_neutron() {
@@ -157,6 +178,10 @@ mod tests {
                 }),
             ),
             (404, "Pool 29e3 not found.", None),
+            (404, "Subnet 88 could not be found.", None),
+            (409, EXHAUSTED, Some(Complaint::Exhausted { words: EXHAUSTED.into() })),
+            (400, EXHAUSTED_POOL, Some(Complaint::Exhausted { words: EXHAUSTED_POOL.into() })),
+            (404, UNREACHABLE, Some(Complaint::Unreachable { words: UNREACHABLE.into() })),
         ] {
             assert_eq!(complaint(status, words), expected, "{status} {words}");
         }

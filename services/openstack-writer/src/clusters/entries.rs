@@ -30,7 +30,10 @@ impl Clusters {
         let mut closes = false;
         for output in outputs {
             match output {
-                WriterOutput::Changed(key) | WriterOutput::Removed(key) => self.check(name, &key, now),
+                WriterOutput::Changed(key) | WriterOutput::Removed(key) => {
+                    self.registry.entry_proven(name, &key);
+                    self.check(name, &key, now);
+                }
                 WriterOutput::ScopeComplete { scope, begun, .. } => {
                     if let Some(state) = self.clusters.get_mut(name) {
                         state.is_current = true;
@@ -39,6 +42,7 @@ impl Clusters {
                         Scope::All => None,
                         Scope::Namespaces(namespaces) => Some(namespaces),
                     };
+                    self.registry.namespaces_proven(name, namespaces.as_deref());
                     self.snapshot_ended(name, namespaces, begun, now);
                 }
                 WriterOutput::ScopeUnknown => {
@@ -48,6 +52,9 @@ impl Clusters {
                     // The one that the stream began with may lack just this part, and never come.
                     if let Some(state) = self.clusters.get_mut(name).filter(|state| !state.is_current) {
                         state.end.request_snapshot([], "a part of the cluster is unknown");
+                        if !std::mem::replace(&mut state.has_doubts, true) {
+                            self.registry.doubt(name, state.end.entries().map(|(key, _)| key.clone()));
+                        }
                     }
                 }
                 WriterOutput::ReportDone { key, .. } => self.touched(name, key),
@@ -214,6 +221,13 @@ impl ClusterState {
     pub(super) fn is_complete(&self) -> bool {
         let is_unreadable = |key: &DesiredKey| self.end.is_unreadable(key);
         self.end.is_complete() && self.unchecked.is_empty() && !self.end.rejects().keys().any(is_unreadable)
+    }
+
+    /// Whether the controller has sent everything that it can while a part of its cluster is unknown. A snapshot need not come:
+    /// that part may have all the entries.
+    pub(super) fn has_said_what_it_can(&self) -> bool {
+        let offers = self.end.hello().is_some_and(|hello| hello.held.is_some());
+        offers && self.has_doubts && self.end.unknown().all().is_none() && self.end.backlog() == 0
     }
 
     fn verdict(&mut self, key: &DesiredKey) -> Verdict {

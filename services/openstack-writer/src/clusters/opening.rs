@@ -44,6 +44,7 @@ impl Clusters {
             let tree = state.end.tree();
             // What was held before is of use only if the controller wants just that; else its snapshot is awaited.
             state.is_current = hello.held == Some(Summary { count: tree.count(), digest: tree.root() });
+            state.has_doubts = false;
             let outputs = state.end.open(hello, name, generation, now);
             self.settings_changed(name, now);
             self.registry.heard(name, now);
@@ -117,7 +118,9 @@ impl Clusters {
             tracing::info!(cluster = %name, generation, ?reason, text, untold, "the controller says goodbye");
         }
         state.life.heard(now);
+        let is_heartbeat = matches!(message, AgentMessage::Heartbeat { .. });
         let outputs = state.end.receive(message, now);
+        state.is_current |= is_heartbeat && state.has_said_what_it_can();
         self.registry.heard(name, now);
         self.carry_out(name, outputs, now);
     }

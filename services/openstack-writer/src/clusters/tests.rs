@@ -1,6 +1,7 @@
 //! What becomes of the entries that a controller sends.
 
 mod routers;
+mod streams;
 
 use gimbal_kuryr_model::{
     Balancing, ClientRanges, DesiredEntry, DesiredKind, DesiredLoadBalancer, DesiredMembers, ListenerId, ListenerKind,

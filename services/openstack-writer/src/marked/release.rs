@@ -152,9 +152,9 @@ impl MarkRelease {
             }
         };
         match refusal {
-            ServiceRefusal::Pending | ServiceRefusal::Busy(_) | ServiceRefusal::Changed => Ok(Sent::Again),
+            ServiceRefusal::Pending | ServiceRefusal::Busy(_) | ServiceRefusal::Changed(_) => Ok(Sent::Again),
             // It is gone, and the load balancer's own change is the one that counts.
-            ServiceRefusal::NotFound if change.resource != "loadbalancer" => Ok(Sent::Done),
+            ServiceRefusal::NotFound(_) if change.resource != "loadbalancer" => Ok(Sent::Done),
             // A provider without batches: tags of members find nothing.
             ServiceRefusal::Unsupported(_) if change.resource == "members" => Ok(Sent::Done),
             other => {

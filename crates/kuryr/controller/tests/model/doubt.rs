@@ -218,6 +218,67 @@ fn a_protected_service_whose_object_cannot_be_made_is_named() {
     }
 }
 
+/// The API server says nothing for certain while a webhook is down. What is tried again and again is named meanwhile.
+#[test]
+fn a_living_owner_for_whom_no_write_is_answered_is_named() {
+    let unmade: fn(&mut World) = |world| {
+        world.api.edit(Kind::Balancer, "a", |it| it["metadata"]["finalizers"] = json!([]));
+        world.api.delete(Kind::Balancer, "a");
+    };
+    let edited: fn(&mut World) = |world| {
+        world.api.edit(Kind::Balancer, "a", |it| it["spec"]["provider"] = json!("ovn"));
+    };
+    let unprotected: fn(&mut World) = |world| {
+        world.api.edit(Kind::Balancer, "a", |it| it["metadata"]["finalizers"] = json!([]));
+    };
+    let of_another: fn(&mut World) = |world| {
+        world.api.edit(Kind::Balancer, "a", |it| it["spec"]["service_uid"] = json!(""));
+    };
+    for (nth, happens) in [unmade, edited, unprotected, of_another].into_iter().enumerate() {
+        for fate in [10, 11] {
+            let mut world = served();
+            happens(&mut world);
+            world.restart(&ORDER);
+            assert!(world.offered.is_empty() && !is_complete(&world), "{nth}");
+            assert!(world.plan() && world.answer(0, fate));
+            world.drain();
+            assert!(is_complete(&world) && names_alone(&world, "Service-2"), "{nth} {fate}: {:?}", world.offered);
+            world.rest();
+            world.check();
+            assert!(!names_alone(&world, "Service-2"));
+        }
+    }
+}
+
+/// Somebody else's finalizer may be there for as long as it likes.
+#[test]
+fn a_living_owner_whose_name_one_has_that_does_not_go_is_named() {
+    for is_former in [false, true] {
+        let mut world = served();
+        world.collects = false;
+        let kept = json!([BALANCER_FINALIZER, "example.org/keeps"]);
+        world.api.edit(Kind::Balancer, "a", |it| it["metadata"]["finalizers"] = kept);
+        if is_former {
+            world.api.delete(Kind::Service, "a");
+            world.rest();
+            world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
+        } else {
+            world.api.delete(Kind::Balancer, "a");
+        }
+        world.rest();
+        let owner = get(&world, Kind::Service)["metadata"]["uid"].as_str().unwrap().to_owned();
+        assert!(has(&get(&world, Kind::Service), SERVICE_FINALIZER), "{is_former}");
+        assert!(is_complete(&world), "{is_former}: nothing was made for it, or it is offered still");
+        world.restart(&ORDER);
+        world.rest();
+        assert!(is_complete(&world) && names_alone(&world, &owner), "{is_former}: {:?}", world.explain("a"));
+        world.api.edit(Kind::Balancer, "a", |it| it["metadata"]["finalizers"] = json!([]));
+        world.rest();
+        world.check();
+        assert!(!names_alone(&world, &owner));
+    }
+}
+
 #[test]
 fn a_new_service_leaves_its_namespace_known() {
     let mut world = World::new(true);

@@ -7,7 +7,7 @@ use gimbal_model::Protocol;
 use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal, Wait};
 use serde_json::json;
 
-use crate::executor::{Way, World};
+use crate::executor::{Refuses, Way, World};
 use crate::services::{change, made, world};
 use crate::wish::forwarded;
 
@@ -80,6 +80,38 @@ fn what_is_refused_as_invalid_is_asked_for_again_after_an_hour() {
     world.run_for(Duration::from_secs(3600 + 60));
     assert!(world.cloud.now() - start < Duration::from_secs(5 * 3600));
     made(&wish, &mut world);
+}
+
+fn no_floating_ip(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
+    matches!(change, CloudChange::CreateFloatingIp { .. }).then_some(ChangeOutcome::Refused(refusal))
+}
+
+/// What Neutron says when a floating IP has no address to get, or no router leads to it.
+#[test]
+fn a_floating_ip_that_cannot_be_had_now_is_asked_for_again_in_five_minutes_and_holds_up_nothing() {
+    let [exhausted, unreachable]: [Refuses; 2] = [
+        |change| no_floating_ip(change, ServiceRefusal::Exhausted("No more IP addresses".to_owned())),
+        |change| no_floating_ip(change, ServiceRefusal::Unreachable("not reachable from subnet".to_owned())),
+    ];
+    for (refuses, block) in [
+        (exhausted, Block::Quota("No more IP addresses".to_owned())),
+        (unreachable, Block::Unsupported("not reachable from subnet".to_owned())),
+    ] {
+        let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+        world.refuses = Some(refuses);
+        world.run_for(Duration::from_secs(14 * 60));
+        let tries = world.sent.iter().filter(|change| refuses(change).is_some()).count();
+        assert!((3..=4).contains(&tries), "{block}: {tries}");
+        let blocks: Vec<_> = world.actor.blocks(world.cloud.now()).map(|(_, block)| block.clone()).collect();
+        assert_eq!(blocks, [block]);
+        (wish.generation, wish.known, wish.members) = (2, true, vec![(9, 80, 1)]);
+        world.actor.want(wish.entry());
+        world.run_for(Duration::from_secs(10));
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "the members follow");
+        world.refuses = None;
+        world.run_for(Duration::from_secs(6 * 60));
+        made(&wish, &mut world);
+    }
 }
 
 #[test]

@@ -471,9 +471,9 @@ fn outcome(response: SimResponse) -> ChangeOutcome {
         409 => ServiceRefusal::Duplicate,
         403 if words.contains("Quota") => ServiceRefusal::Quota(words),
         403 => ServiceRefusal::Forbidden(words),
-        404 => ServiceRefusal::NotFound,
+        404 => ServiceRefusal::NotFound(words),
         400 => ServiceRefusal::Invalid(words),
-        412 => ServiceRefusal::Changed,
+        412 => ServiceRefusal::Changed(words),
         // Neutron's conflict, which Octavia passes on as a fault of its own: it is not known how far it went.
         500 if words.contains("Error creating neutron port") => return ChangeOutcome::Unknown(String::new()),
         500 => ServiceRefusal::ProviderFailed,

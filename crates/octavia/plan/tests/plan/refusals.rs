@@ -76,7 +76,7 @@ fn a_removal_that_comes_too_late_pauses() {
     made(&wish, &mut world);
     world.actor.want(wish.deleting());
     world.refuses = Some(|change| {
-        let changed = ChangeOutcome::Refused(ServiceRefusal::Changed);
+        let changed = ChangeOutcome::Refused(ServiceRefusal::Changed(String::new()));
         matches!(change, CloudChange::UpdateFloatingIp { .. }).then_some(changed)
     });
     world.sent.clear();
@@ -188,7 +188,7 @@ fn a_listener_that_stays_keeps_no_other_from_going() {
 
 #[test]
 fn a_port_that_may_not_be_deleted_does_not_keep_a_load_balancer_from_being_ready() {
-    for refusal in [ServiceRefusal::Forbidden("role".into()), ServiceRefusal::Changed] {
+    for refusal in [ServiceRefusal::Forbidden("role".into()), ServiceRefusal::Changed(String::new())] {
         let (mut wish, mut world) = world(|wish| wish.from_outside = true);
         made(&wish, &mut world);
         let network = world.cloud.network_of(&wish.subnet).unwrap().to_owned();
@@ -200,8 +200,8 @@ fn a_port_that_may_not_be_deleted_does_not_keep_a_load_balancer_from_being_ready
         world.by_hand(&SimRequest::post("/v2.0/ports", stray));
         // A conflict for good: somebody has attached the port to a router.
         world.refuses = Some(match refusal {
-            ServiceRefusal::Changed => |change| {
-                let changed = ChangeOutcome::Refused(ServiceRefusal::Changed);
+            ServiceRefusal::Changed(_) => |change| {
+                let changed = ChangeOutcome::Refused(ServiceRefusal::Changed(String::new()));
                 matches!(change, CloudChange::DeletePort { .. }).then_some(changed)
             },
             _ => NO_DELETION,

@@ -1,4 +1,4 @@
-//! The guard of members.
+//! The guards of members, and of load balancers that no one has deleted.
 
 use gimbal_kuryr_model::Phase;
 
@@ -73,4 +73,46 @@ fn a_later_snapshot_confirms_a_part_that_vanished() {
     let now = world.now();
     world.writers[0].registry.snapshot_complete("prod1", now, now);
     world.converge(60 * SECOND);
+}
+
+/// Others have the names of the first `count`, as they have after a restored store has them back.
+fn replaced(world: &mut World, count: usize) {
+    for nth in 0..count {
+        let wish = Wish::new(&format!("other{nth}"), &world.subnet);
+        world.want("prod1", key("shop", &format!("s{nth}")), wish);
+    }
+}
+
+/// How many load balancers of former owners there are.
+fn former(world: &mut World) -> usize {
+    (0..10).filter(|nth| !world.balancers_of(&format!("u{nth}")).is_empty()).count()
+}
+
+/// That another owner has the name says that the former one is gone, and not that somebody has deleted it.
+#[test]
+fn load_balancers_whose_names_others_have_all_at_once_are_held() {
+    let mut world = made();
+    replaced(&mut world, 10);
+    world.run(30 * SECOND);
+    assert_eq!(former(&mut world), 10);
+    let now = world.now();
+    let held = world.writers[0].registry.cluster("prod1", now).unwrap().held_balancers.unwrap();
+    assert_eq!(held.endpoints_removed, 10);
+    assert!(world.writers[0].registry.approve("prod1", &held.id, now));
+    world.converge(300 * SECOND);
+    world.run_until(60 * SECOND, "the former ones are gone", |world| former(world) == 0);
+}
+
+#[test]
+fn load_balancers_of_a_few_former_owners_and_of_deleted_ones_go() {
+    let mut world = made();
+    replaced(&mut world, 2);
+    world.run_until(30 * SECOND, "two are gone", |world| former(world) == 8);
+    // A person has deleted the others, and somebody has their names by now.
+    let mut world = made();
+    for nth in 0..10 {
+        world.change("prod1", &key("shop", &format!("s{nth}")), |wish| wish.deleting = true);
+    }
+    replaced(&mut world, 10);
+    world.run_until(60 * SECOND, "all are gone", |world| former(world) == 0);
 }

@@ -252,3 +252,42 @@ fn what_somebody_changes_right_after_us_is_set_back_within_a_minute() {
         assert_eq!(value(&mut world), before, "{kind}");
     }
 }
+
+#[test]
+fn that_a_subnet_has_no_address_left_is_said_in_neutrons_words_and_is_nothing_to_others() {
+    let mut world = World::usual();
+    let subnet = world.subnet.clone();
+    world.cloud.set_exhausted(&subnet, true);
+    let (web, other) = (key("shop", "web"), key("shop", "other"));
+    let wish = |owner: &str, address: Option<&str>| {
+        let address = address.map(str::to_owned);
+        Wish { from_outside: true, address, ..Wish::new(owner, &subnet) }
+    };
+    world.want("prod1", web.clone(), wish("u1", None));
+    world.run(10 * SECOND);
+    world.want("prod1", other.clone(), wish("u2", Some("10.0.0.77")));
+    world.run(30 * SECOND);
+    assert_eq!(world.phase("prod1", &other), Some(Phase::Ready));
+    let report = &world.reports[&("prod1".to_owned(), web)];
+    let [one] = &report.conditions[..] else { panic!("{report:?}") };
+    assert_eq!((report.phase, &*one.kind, &*one.reason), (Phase::Blocked, "QuotaExceeded", "Quota"));
+    assert!(one.message.starts_with("No more IP addresses available on network "), "{one:?}");
+    let tries = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::CreatePort { .. })).count();
+    assert_eq!(tries, 2, "{:#?}", world.last_sent());
+    world.cloud.set_exhausted(&subnet, false);
+    world.converge(320 * SECOND);
+}
+
+/// Its subnet is gone, for instance.
+#[test]
+fn what_a_creation_lacks_is_said_in_the_words_of_the_service() {
+    let mut world = World::usual();
+    world.way_of = Some(|change| matches!(change, CloudChange::CreatePort { .. }).then_some(Way::NotFound));
+    let web = key("shop", "web");
+    world.want("prod1", web.clone(), Wish { from_outside: true, ..Wish::new("u1", &world.subnet) });
+    world.run(60 * SECOND);
+    let report = &world.reports[&("prod1".to_owned(), web)];
+    assert_eq!(report.last_error.as_deref(), Some("Subnet s1 could not be found."), "{report:?}");
+    world.way_of = None;
+    world.converge(320 * SECOND);
+}

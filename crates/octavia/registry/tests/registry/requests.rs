@@ -91,7 +91,7 @@ impl World {
         };
         let is_there = row["project_id"].as_str().is_none_or(|of| of.is_empty() || of == project);
         (!is_there).then(|| match call.service {
-            ApiService::Neutron | ApiService::KeyManager => ServiceRefusal::NotFound,
+            ApiService::Neutron | ApiService::KeyManager => ServiceRefusal::NotFound(String::new()),
             ApiService::Octavia => ServiceRefusal::Forbidden(format!("it is not in {project}")),
         })
     }
@@ -169,12 +169,13 @@ pub fn outcome(response: SimResponse) -> ChangeOutcome {
         200..300 => return ChangeOutcome::Accepted(body),
         409 if words.contains("immutable") || words.contains("Invalid state") => ServiceRefusal::Pending,
         409 if words.contains("in use") => ServiceRefusal::InUse,
+        409 if words.contains("No more IP addresses") => ServiceRefusal::Exhausted(words),
         409 => ServiceRefusal::Duplicate,
-        412 => ServiceRefusal::Changed,
+        412 => ServiceRefusal::Changed(words),
         // As the client does: the resource alone is given.
         403 if words.contains("Quota") => ServiceRefusal::Quota(words.rsplit(": ").next().unwrap().to_owned()),
         403 => ServiceRefusal::Forbidden(words),
-        404 => ServiceRefusal::NotFound,
+        404 => ServiceRefusal::NotFound(words),
         400 => ServiceRefusal::Invalid(words),
         500 => ServiceRefusal::ProviderFailed,
         501 => ServiceRefusal::Unsupported(words),

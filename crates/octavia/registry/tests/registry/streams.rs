@@ -244,6 +244,47 @@ fn what_a_former_stream_wanted_is_not_made_before_the_new_one_says_so() {
     assert_eq!((world.sent.len(), world.balancers_of("u1").len()), (0, 0), "{:#?}", world.last_sent());
 }
 
+/// It may be days old: another writer has had the stream since, and this one says everything but what became of it.
+#[test]
+fn what_a_stream_cannot_speak_of_is_looked_at_and_not_changed() {
+    let mut world = made();
+    let web = key("shop", "web");
+    world.disconnect(0, "prod1");
+    delete_by_hand(&mut world);
+    let now = world.now();
+    world.writers[0].streams.push("prod1".to_owned());
+    world.writers[0].registry.heard("prod1", now);
+    world.writers[0].registry.doubt("prod1", [web.clone()]);
+    world.writers[0].registry.set_current("prod1", true, false);
+    world.reads.clear();
+    world.run(200 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    assert!(world.reads.iter().any(|(_, read)| format!("{read:?}").contains("k8s-svc-uid:u1")), "{:?}", world.reads);
+    let explained = world.writers[0].registry.explain("prod1", &web, now).unwrap();
+    assert_eq!(explained.next, "waits until its controller says that it is still wanted");
+    world.writers[0].registry.namespaces_proven("prod1", Some(&["other".into()]));
+    world.run(70 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    world.writers[0].registry.namespaces_proven("prod1", Some(&["shop".into()]));
+    world.converge(60 * SECOND);
+}
+
+/// What the others want together with it would take its ports away, or bring them back.
+#[test]
+fn a_group_is_not_changed_while_one_of_its_entries_may_be_out_of_date() {
+    let mut world = crate::sharing::two();
+    let (a, b) = (crate::sharing::at("a"), crate::sharing::at("b"));
+    world.disconnect(0, "prod1");
+    world.connect(0, "prod1");
+    world.writers[0].registry.doubt("prod1", [a.clone()]);
+    world.sent.clear();
+    world.change("prod1", &b, |wish| wish.members = vec![(9, 81)]);
+    world.run(130 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    world.writers[0].registry.entry_proven("prod1", &a);
+    world.converge(60 * SECOND);
+}
+
 /// The writer is killed in the middle of a creation, whose row appears only when the next one has looked.
 #[test]
 fn what_a_killed_writer_has_asked_for_and_appears_late_is_not_made_twice() {

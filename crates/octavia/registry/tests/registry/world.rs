@@ -48,6 +48,8 @@ pub enum Way {
     Throttled,
     /// It is refused for something about it is invalid.
     Refused,
+    /// It is refused for something that it needs is not there.
+    NotFound,
 }
 
 /// What a change was.
@@ -403,18 +405,13 @@ impl World {
                 let is_unsendable = self.unsendable_project.as_deref() == Some(&*project);
                 match self.way_of.and_then(|way_of| way_of(&change)).unwrap_or_else(|| self.way()) {
                     _ if is_unsendable => (at + LATENCY, CallAnswer::Unsendable { words: "no role".to_owned() }),
-                    _ if elsewhere.is_some() => {
-                        (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(elsewhere.unwrap())))
-                    }
+                    _ if elsewhere.is_some() => (at + LATENCY, refused(elsewhere.unwrap())),
                     Way::Arrives => (at + LATENCY, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
                     Way::Slow => (at + SECOND, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
-                    Way::Throttled => {
-                        let busy = ServiceRefusal::Busy(Some(SECOND));
-                        (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(busy)))
-                    }
-                    Way::Refused => {
-                        let invalid = ServiceRefusal::Invalid("it is not valid".to_owned());
-                        (at + LATENCY, CallAnswer::Changed(ChangeOutcome::Refused(invalid)))
+                    Way::Throttled => (at + LATENCY, refused(ServiceRefusal::Busy(Some(SECOND)))),
+                    Way::Refused => (at + LATENCY, refused(ServiceRefusal::Invalid("it is not valid".to_owned()))),
+                    Way::NotFound => {
+                        (at + LATENCY, refused(ServiceRefusal::NotFound("Subnet s1 could not be found.".to_owned())))
                     }
                     Way::Lost => (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new()))),
                     Way::AnswerLost => {
@@ -494,4 +491,8 @@ impl World {
     pub fn converge(&mut self, most: Duration) {
         self.run_until(most, "everything is as it is wanted", Self::is_converged);
     }
+}
+
+fn refused(refusal: ServiceRefusal) -> CallAnswer {
+    CallAnswer::Changed(ChangeOutcome::Refused(refusal))
 }

@@ -42,10 +42,13 @@ impl Network {
             }
             return self.subnets.contains_key(&id).then(|| (id, parsed.to_string())).ok_or_else(missing);
         }
-        let Some(Subnet { base, used, .. }) = self.subnets.get(&id).cloned() else { return Err(missing()) };
+        let Some(Subnet { network, base, used, is_exhausted }) = self.subnets.get(&id).cloned() else {
+            return Err(missing());
+        };
         let nth = |n: u32| Ipv4Addr::from(u32::from(base).wrapping_add(n)).to_string();
-        let next = (used + 1..used + 65_536).find(|n| !self.is_taken(&nth(*n + 1)));
-        let next = next.ok_or_else(|| ApiRefusal::new(409, "No more IP addresses available on network."))?;
+        let next = (used + 1..used + 65_536).find(|n| !is_exhausted && !self.is_taken(&nth(*n + 1)));
+        let words = || format!("No more IP addresses available on network {network}.");
+        let next = next.ok_or_else(|| ApiRefusal::new(409, words()))?;
         if let Some(subnet) = self.subnets.get_mut(&id) {
             subnet.used = next;
         }

@@ -275,7 +275,7 @@ impl<P: Payload> AgentEnd<P> {
     pub fn is_pending(&self, key: &P::Key) -> bool {
         match self.flowing() {
             None => self.entries.contains_key(key),
-            Some(stream) => stream.is_pending(key) || (stream.owes(key) && self.entries.contains_key(key)),
+            Some(stream) => stream.is_pending(key) || (stream.owes(key.namespace()) && self.entries.contains_key(key)),
         }
     }
 
@@ -289,10 +289,10 @@ impl<P: Payload> AgentEnd<P> {
     #[must_use]
     pub fn backlog(&self) -> usize {
         let Some(stream) = self.flowing() else { return self.entries.len() };
-        let owed = if stream.owed.is_all() {
+        let owed = if stream.owed.is_all() && stream.spelled_out.is_empty() {
             self.tree.count()
         } else {
-            let owed = self.tree.namespaces().filter(|(namespace, ..)| stream.owed.contains(namespace));
+            let owed = self.tree.namespaces().filter(|(namespace, ..)| stream.owes(namespace));
             owed.map(|(_, count, _)| count).sum()
         };
         stream.unsent() + usize::try_from(owed).unwrap_or(usize::MAX)

@@ -12,7 +12,7 @@ use super::stream::{Begun, Offer, Stream};
 use crate::size::{FRAME, change_len, piece_len, scope_len};
 use crate::split::parts;
 use crate::window::{FrameRoom, WindowShare};
-use crate::{AgentMessage, Data, Entry, EntryChange, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary};
+use crate::{AgentMessage, Data, Entry, EntryChange, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary, key};
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
 const NAMESPACES: usize = 1000;
@@ -93,6 +93,22 @@ impl<P: Payload> AgentEnd<P> {
         stream.heartbeat_due(now).filter(|due| *due <= now)?;
         stream.last_heartbeat = Some(now);
         Some(AgentMessage::Heartbeat { sources: self.freshness.clone(), backlog })
+    }
+
+    /// Queues the entries of namespaces that no snapshot can cover, for they are unknown or have an entry that is too large, so
+    /// that the writer has the others.
+    fn spell_out(&mut self, now: Instant) {
+        let Some(stream) = &self.stream else { return };
+        let unknown = self.unknown.namespaces().map(|(namespace, _)| namespace).filter(|_| P::SENDS_UNKNOWN);
+        let due = |namespace: &&Arc<str>| stream.owed.contains(namespace) && !stream.spelled_out.contains(*namespace);
+        let due: Vec<Arc<str>> = self.withheld().chain(unknown).filter(due).cloned().collect();
+        for namespace in due {
+            let keys: Vec<P::Key> = key::within(&self.entries, &namespace, None).cloned().collect();
+            if let Some(stream) = &mut self.stream {
+                keys.iter().for_each(|key| stream.queue_unknown(key, now));
+                stream.spelled_out.insert(namespace);
+            }
+        }
     }
 
     /// Begins a snapshot: freezes a view of what the writer needs and the source knows.

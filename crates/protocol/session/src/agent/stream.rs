@@ -164,8 +164,9 @@ impl<P: Payload> Stream<P> {
         running.then(|| self.last_heartbeat.map_or(now, |last| last + P::HEARTBEAT))
     }
 
-    pub(super) fn owes(&self, key: &P::Key) -> bool {
-        self.owed.contains(key.namespace())
+    /// Returns whether the entries of a namespace wait for a snapshot. Those that were queued one by one do not.
+    pub(super) fn owes(&self, namespace: &str) -> bool {
+        self.owed.contains(namespace) && !self.spelled_out.contains(namespace)
     }
 
     pub(super) fn is_pending(&self, key: &P::Key) -> bool {

@@ -1,7 +1,6 @@
 //! Entries that fit in no frame.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::AgentEnd;
 use crate::size::largest_part;
@@ -101,24 +100,6 @@ impl<P: Payload> AgentEnd<P> {
         } else {
             stream.announced.clear(&scope);
             stream.owe(&scope);
-        }
-    }
-
-    /// Queues the entries of namespaces that no snapshot can cover because of an entry that is too large, so that the
-    /// writer has the others.
-    pub(super) fn spell_out(&mut self, now: Instant) {
-        if self.too_large.is_empty() {
-            return;
-        }
-        let Some(stream) = &self.stream else { return };
-        let due = |namespace: &&Arc<str>| stream.owed.contains(namespace) && !stream.spelled_out.contains(*namespace);
-        let due: Vec<Arc<str>> = self.withheld().filter(due).cloned().collect();
-        for namespace in due {
-            let keys: Vec<P::Key> = key::within(&self.entries, &namespace, None).cloned().collect();
-            if let Some(stream) = &mut self.stream {
-                keys.iter().for_each(|key| stream.queue_unknown(key, now));
-                stream.spelled_out.insert(namespace);
-            }
         }
     }
 }

@@ -9,4 +9,5 @@ mod model;
 mod payload;
 mod rules;
 mod too_large;
+mod unknown;
 mod world;

@@ -225,6 +225,7 @@ impl Payload for Notes {
     const PARTS: &'static str = "lines";
     const INDIVISIBLE: &'static str = "a title";
     const KEEPS_TOO_LARGE: bool = true;
+    const SENDS_UNKNOWN: bool = true;
 
     fn report_len(report: &Report) -> usize {
         32 + report.lines

@@ -1,0 +1,74 @@
+//! Streams of controllers that do not know all of their cluster.
+
+use gimbal_session::Scope;
+
+use super::*;
+
+impl Ends {
+    /// The controller restarts. It has these entries, and cannot say everything about a namespace.
+    fn come_back(&mut self, entries: &[(DesiredKey, DesiredEntry)], unknown: &str) {
+        let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
+        self.agent = AgentEnd::new(config);
+        self.agent.set_incarnation("uid-of-kube-system".into());
+        for (key, entry) in entries {
+            self.agent.set(key.clone(), Some(Arc::new(entry.clone())), self.now);
+        }
+        self.agent.source_complete();
+        self.agent.scope_unknown(Scope::Namespaces(vec![unknown.into()]), "one cannot be offered".to_owned());
+        self.agent.connected(self.now);
+        self.changes.clear();
+        self.exchange();
+    }
+
+    /// The writer restarts, and has no stream.
+    fn restart_writer(&mut self) {
+        let config = self.all.get("prod1").unwrap().config.clone();
+        let config = ClustersConfig { clusters: vec![config], ..ClustersConfig::default() };
+        self.all = Clusters::new(RegistrySettings::default(), &config, 0, self.now);
+        let reading = CloudReading { known: CloudKnowledge::default(), missing: Vec::new() };
+        self.all.learned(&"prod1".into(), reading, self.now);
+    }
+
+    fn makes_a_load_balancer(&self) -> bool {
+        self.changes.iter().any(|change| change == "Create loadbalancers")
+    }
+}
+
+/// The controller has spoken to another writer for days, and comes back.
+#[test]
+fn what_a_former_stream_brought_is_left_alone_where_the_new_one_does_not_know_everything() {
+    let [web, kept] = [key("team-a", "web"), key("team-b", "web")];
+    // Of the last one the controller knows nothing, for it has nothing in its namespace any more.
+    let gone = [key("team-b", "gone"), key("team-c", "gone")];
+    let entries = [(web.clone(), present("u1", "services")), (kept.clone(), present("u2", "services"))];
+    let stale = [(gone[0].clone(), present("u3", "services")), (gone[1].clone(), deleting("u4"))];
+    let mut ends = Ends::with(
+        &[entries.clone(), stale].concat(),
+        &[("u1", "team-a/web"), ("u2", "team-b/web"), ("u4", "team-c/gone")],
+        ClusterQuota::default(),
+    );
+    ends.run(5);
+    ends.come_back(&entries, "team-b");
+    ends.run(130);
+    assert!(!ends.makes_a_load_balancer(), "{:?}", ends.changes);
+    assert!(!ends.changes.iter().any(|change| change.contains("lb-u4")), "{:?}", ends.changes);
+    assert!(ends.changes.iter().any(|change| change == "Create pools"), "{:?}", ends.changes);
+    // What it has sent of that namespace is served.
+    ends.balancers.retain(|row| row["id"] != "lb-u2");
+    ends.run(130);
+    assert!(ends.makes_a_load_balancer(), "{:?}", ends.changes);
+    ends.agent.source_complete();
+    ends.exchange();
+    assert!(ends.is_served(&web) && ends.is_served(&kept) && gone.iter().all(|key| !ends.is_served(key)));
+}
+
+/// No snapshot can end: what is unknown has everything.
+#[test]
+fn a_writer_that_is_new_serves_what_it_hears_of_a_namespace_that_is_unknown() {
+    let web = key("team-b", "web");
+    let mut ends = Ends::new(&[]);
+    ends.restart_writer();
+    ends.come_back(&[(web.clone(), present("u1", "services"))], "team-b");
+    ends.run(20);
+    assert!(ends.is_served(&web) && ends.makes_a_load_balancer(), "{:?}", ends.changes);
+}
