@@ -197,8 +197,11 @@ mod tests {
             provider: text("amphora"),
             security_groups: Vec::new(),
         };
-        let floating_ip =
-            ReportedFloatingIp { id: text("f"), address: [203, 0, 113, 9].into(), allocation: FloatingAllocation::Pool };
+        let floating_ip = ReportedFloatingIp {
+            id: text("f"),
+            address: [203, 0, 113, 9].into(),
+            allocation: FloatingAllocation::Pool,
+        };
         ReportedObjects {
             load_balancer: has_balancer.then_some(load_balancer),
             floating_ip: has_floating.then_some(floating_ip),

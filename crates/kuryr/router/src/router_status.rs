@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterStatus};
 use gimbal_kuryr_resource::{
-    ClusterObject, ConditionsOf, KuryrKind, PlannedWrite, Purpose, StatusSource, StatusStep, WriteBody, of_status, target,
+    ClusterObject, ConditionsOf, KuryrKind, PlannedWrite, Purpose, StatusSource, StatusStep, WriteBody, of_status,
+    target,
 };
 use gimbal_kuryr_translate::{Finding, NotStreamed, RouterStatusInput, encoded_len, router_status};
 use gimbal_model::SourceKey;

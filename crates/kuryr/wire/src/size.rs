@@ -144,16 +144,8 @@ pub(crate) fn member(member: &DesiredMember) -> usize {
 }
 
 pub(crate) fn report(report: &LoadBalancerReport) -> usize {
-    let LoadBalancerReport {
-        owner,
-        generation: _,
-        phase: _,
-        conditions,
-        refused_ports,
-        objects,
-        last_error,
-        missing,
-    } = report;
+    let LoadBalancerReport { owner, generation: _, phase: _, conditions, refused_ports, objects, last_error, missing } =
+        report;
     let condition =
         |ReportedCondition { kind, reason, message }: &ReportedCondition| FIELD + texts([kind, reason, message]);
     let refused = |PortRefusal { listener: _, reason, message }: &PortRefusal| NUMBERS + texts([reason, message]);

@@ -70,7 +70,10 @@ fn what_is_found_missing_is_one_event_for_each_time() {
     say(&mut world, &again, 105);
     assert_eq!(reasons(&world), ["LoadBalancerMissing", "KuryrEnsureLB", "KuryrEnsuredLB"]);
     let told = &world.notices[0].told;
-    assert_eq!((told.is_warning, &*told.message), (true, "someone else removed load balancer lb (lb-1); it is made again"));
+    assert_eq!(
+        (told.is_warning, &*told.message),
+        (true, "someone else removed load balancer lb (lb-1); it is made again")
+    );
     assert_eq!(world.notices[0].object.kind, gimbal_kuryr_resource::KuryrKind::Service);
     world.notices.clear();
     // A new stream, and a new process, hear it again.

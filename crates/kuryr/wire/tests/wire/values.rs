@@ -396,16 +396,7 @@ pub fn report() -> BoxedStrategy<LoadBalancerReport> {
     let lists = (vec(condition(), 0..3), vec(refusal, 0..3));
     (id(), any::<i64>(), phase, lists, objects(), option::of(text()), option::of(missing()))
         .prop_map(|(owner, generation, phase, (conditions, refused_ports), objects, last_error, missing)| {
-            LoadBalancerReport {
-                owner,
-                generation,
-                phase,
-                conditions,
-                refused_ports,
-                objects,
-                last_error,
-                missing,
-            }
+            LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error, missing }
         })
         .boxed()
 }
