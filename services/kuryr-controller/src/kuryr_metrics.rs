@@ -160,6 +160,7 @@ mod tests {
                 ..ReportedObjects::default()
             },
             last_error: None,
+            missing: None,
         }
     }
 

@@ -109,6 +109,7 @@ pub(crate) fn report(owner: gimbal_kuryr_model::Text, phase: Phase) -> LoadBalan
         refused_ports: Vec::new(),
         objects: ReportedObjects::default(),
         last_error: None,
+        missing: None,
     }
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{
     CloudFacts, ExternalNetwork, FloatingAllocation, ListenerId, LoadBalancerReport, Phase, PortRefusal,
-    ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects,
-    ReportedPolicy, ReportedPool, ReportedRoutes, RouteDifference, RouteState, SubnetFacts,
+    ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedMissing,
+    ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, RouteDifference, RouteState, SubnetFacts,
 };
 use gimbal_kuryr_wire::{Kuryr, KuryrReason, pb};
 use gimbal_model::Protocol;
@@ -159,11 +159,18 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         reason: "Unsupported".into(),
         message: "SCTP".into(),
     };
+    let missing = ReportedMissing {
+        load_balancers: vec!["l0".into()],
+        listeners: vec!["i0".into()],
+        pools: vec!["p0".into()],
+        members: vec!["m0".into()],
+    };
     let rich = LoadBalancerReport {
         conditions: vec![condition],
         refused_ports: vec![refusal],
         objects: objects(),
         last_error: Some("409".into()),
+        missing: Some(Box::new(missing)),
         ..report("uid".into(), Phase::Degraded)
     };
     let messages = [

@@ -183,6 +183,7 @@ pub fn report(owner: &Arc<str>, generation: i64, phase: Phase, objects: Reported
         refused_ports: Vec::new(),
         objects,
         last_error: None,
+        missing: None,
     }
 }
 

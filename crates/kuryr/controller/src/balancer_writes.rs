@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use gimbal_kubernetes_objects::{BalancedService, LifecycleMeta, Meta, OwnerReference};
-use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::finalizers;
+use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerStatus};
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{
     ClusterObject, ClusterWrite, ConditionsOf, InFlightWrite, KuryrKind, NewObject, PlannedWrite, Purpose,
-    StatusSource, StatusStep, WriteBody, difference, fingerprint, of_conditions, release, target, with_finalizer,
+    StatusSource, StatusStep, WriteBody, difference, fingerprint, of_status, release, target, with_finalizer,
 };
 use gimbal_kuryr_translate::{StatusInput, encoded_len, status};
 use gimbal_model::SourceKey;
@@ -216,7 +216,7 @@ impl<T> KuryrController<T> {
         };
         let event = |reason: &str| findings.iter().find(|one| one.reason() == reason).map(|one| one.event());
         let of = ConditionsOf { report, event: &event, offered: offer.offered.as_deref() };
-        let told = |old: &[_], new: &[_]| of_conditions(old, new, of);
+        let told = |old: &KuryrLoadBalancerStatus, new: &KuryrLoadBalancerStatus| of_status(old, new, of);
         match source.step(make, told, &pauses[1], hold, now) {
             StatusStep::Kept => None,
             StatusStep::Shown => {

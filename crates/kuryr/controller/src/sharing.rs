@@ -110,6 +110,7 @@ mod tests {
             refused_ports: Vec::new(),
             objects: ReportedObjects { members: vec![member(1), member(2)], ..ReportedObjects::default() },
             last_error: None,
+            missing: None,
         }
     }
 

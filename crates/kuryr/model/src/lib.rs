@@ -42,8 +42,8 @@ pub use member::{DesiredMember, DesiredMembers, ListenerId, MemberId};
 pub use pool::PoolId;
 pub use report::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCertificate, ReportedCondition,
-    ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy,
-    ReportedPool,
+    ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedMissing, ReportedObjects,
+    ReportedPolicy, ReportedPool,
 };
 pub use reported_routes::{ReportedRoutes, RouteDifference, RouteState};
 pub use routing::{HostMatch, PathMatch, Route, RouteTarget, RoutedPool, Routing};

@@ -59,6 +59,22 @@ pub struct LoadBalancerReport {
     pub objects: ReportedObjects,
     /// The last refusal of OpenStack, in its words.
     pub last_error: Option<Text>,
+    /// What somebody else has removed, the latest at least. It stays here after it is made again.
+    pub missing: Option<Box<ReportedMissing>>,
+}
+
+/// IDs of what the writer has seen in OpenStack, has not removed, and has not found any more. What went with something larger is not
+/// named beside that.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ReportedMissing {
+    /// Load balancers.
+    pub load_balancers: Vec<Text>,
+    /// Listeners.
+    pub listeners: Vec<Text>,
+    /// Pools.
+    pub pools: Vec<Text>,
+    /// Members.
+    pub members: Vec<Text>,
 }
 
 /// A condition that is true.

@@ -1,15 +1,16 @@
-//! What a change of conditions tells.
+//! What a change of a status tells.
 
-use gimbal_kuryr_crd::StatusCondition;
 use gimbal_kuryr_crd::names::{conditions, reasons};
+use gimbal_kuryr_crd::{KuryrLoadBalancerStatus, StatusCondition};
 use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase};
 
 use crate::Told;
+use crate::missing_notices::of_missing;
 
 /// What is between two messages of one condition.
 const JOINT: &str = "; ";
 
-/// What conditions were made from.
+/// What a status was made from.
 #[derive(Clone, Copy)]
 pub struct ConditionsOf<'a> {
     /// The report.
@@ -27,9 +28,16 @@ impl ConditionsOf<'_> {
     }
 }
 
-/// Returns what a change of the conditions tells. The conditions are the memory: after a restart nothing is reported twice.
+/// Returns what a change of the status tells. What is missing comes before what is done about it.
 #[must_use]
-pub fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: ConditionsOf<'_>) -> Vec<Told> {
+pub fn of_status(old: &KuryrLoadBalancerStatus, new: &KuryrLoadBalancerStatus, of: ConditionsOf<'_>) -> Vec<Told> {
+    let mut told = of_missing(old, new, of);
+    told.extend(of_conditions(&old.conditions, &new.conditions, of));
+    told
+}
+
+/// Returns what a change of the conditions tells. The conditions are the memory: after a restart nothing is reported twice.
+fn of_conditions(old: &[StatusCondition], new: &[StatusCondition], of: ConditionsOf<'_>) -> Vec<Told> {
     let ConditionsOf { report, event, .. } = of;
     let find = |list: &[StatusCondition], kind: &str| list.iter().find(|one| &*one.type_ == kind).cloned();
     // What is wrong with one that can go on is no failure of the whole.
@@ -110,7 +118,10 @@ fn not_ready(reason: &str, message: String, of: ConditionsOf<'_>) -> Option<Told
 
 #[cfg(test)]
 mod tests {
-    use gimbal_kuryr_model::ReportedObjects;
+    use std::sync::Arc;
+
+    use gimbal_kuryr_model::{FloatingAllocation, ReportedFloatingIp, ReportedLoadBalancer, ReportedObjects};
+    use gimbal_kuryr_translate::owner_alone;
 
     use super::*;
 
@@ -123,16 +134,21 @@ mod tests {
         }
     }
 
-    fn told(phase: Phase, old: &[StatusCondition], new: &[StatusCondition]) -> Vec<(&'static str, String)> {
-        let report = LoadBalancerReport {
+    fn report(phase: Phase, objects: ReportedObjects) -> LoadBalancerReport {
+        LoadBalancerReport {
             owner: "uid".into(),
             generation: 1,
             phase,
             conditions: Vec::new(),
             refused_ports: Vec::new(),
-            objects: ReportedObjects::default(),
+            objects,
             last_error: None,
-        };
+            missing: None,
+        }
+    }
+
+    fn told(phase: Phase, old: &[StatusCondition], new: &[StatusCondition]) -> Vec<(&'static str, String)> {
+        let report = report(phase, ReportedObjects::default());
         let of = ConditionsOf { report: Some(&report), event: &|_| None, offered: None };
         of_conditions(old, new, of).into_iter().map(|told| (told.reason, told.message)).collect()
     }
@@ -168,5 +184,57 @@ mod tests {
         ] {
             assert!(told(old, new).is_empty(), "{new}");
         }
+    }
+    fn objects(has_balancer: bool, has_floating: bool) -> ReportedObjects {
+        let text = |id: &str| id.into();
+        let load_balancer = ReportedLoadBalancer {
+            id: text("l"),
+            name: text("shop/web"),
+            address: [10, 96, 0, 7].into(),
+            port: text("p"),
+            subnet: text("s"),
+            project: text("project"),
+            provider: text("amphora"),
+            security_groups: Vec::new(),
+        };
+        let floating_ip = ReportedFloatingIp {
+            id: text("f"),
+            address: [203, 0, 113, 9].into(),
+            allocation: FloatingAllocation::Pool,
+        };
+        ReportedObjects {
+            load_balancer: has_balancer.then_some(load_balancer),
+            floating_ip: has_floating.then_some(floating_ip),
+            ..ReportedObjects::default()
+        }
+    }
+
+    /// The load balancer comes first, and what is left to make is the floating IP.
+    #[test]
+    fn a_floating_ip_that_is_still_to_be_made_is_told_as_that() {
+        let offered = |floats: bool| {
+            let mut wanted = owner_alone(None, &"uid".into());
+            Arc::make_mut(&mut wanted.header).floating = floats.then(Box::default);
+            DesiredEntry::LoadBalancer(wanted)
+        };
+        let making = condition(conditions::READY, "False", "Making");
+        for (floats, has_balancer, has_floating, reason) in [
+            (true, true, false, reasons::ENSURE_FIP),
+            (true, false, false, reasons::ENSURE_LB),
+            (true, true, true, reasons::ENSURE_LB),
+            (false, true, false, reasons::ENSURE_LB),
+        ] {
+            let (report, offered) = (report(Phase::Making, objects(has_balancer, has_floating)), offered(floats));
+            let of = ConditionsOf { report: Some(&report), event: &|_| None, offered: Some(&offered) };
+            let told: Vec<_> = of_conditions(&[], std::slice::from_ref(&making), of);
+            let told: Vec<_> = told.into_iter().map(|told| (told.is_warning, told.reason)).collect();
+            assert_eq!(told, [(false, reason)], "{floats} {has_balancer} {has_floating}");
+        }
+        // Once it is there, the address that is told is its own.
+        let report = report(Phase::Ready, objects(true, true));
+        let (ready, offered) = (condition(conditions::READY, "True", "Ready"), offered(true));
+        let of = ConditionsOf { report: Some(&report), event: &|_| None, offered: Some(&offered) };
+        let told = of_conditions(&[making], &[ready], of);
+        assert_eq!(told, [Told::normal(reasons::ENSURED_LB, "the load balancer serves at 203.0.113.9")]);
     }
 }

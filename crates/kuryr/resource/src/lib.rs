@@ -5,6 +5,7 @@ mod condition_notices;
 mod counts;
 mod kept;
 mod knowledge;
+mod missing_notices;
 mod namespaces;
 mod notice;
 mod offer;
@@ -17,7 +18,7 @@ mod status;
 mod timing;
 mod write;
 
-pub use condition_notices::{ConditionsOf, of_conditions};
+pub use condition_notices::{ConditionsOf, of_status};
 pub use counts::ResourceCounts;
 pub use kept::{KeptObject, Shown, is_newer};
 pub use knowledge::ClusterKnowledge;

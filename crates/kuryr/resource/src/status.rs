@@ -59,13 +59,13 @@ pub enum StatusStep {
 }
 
 impl<S: ResourceStatus> StatusSource<'_, S> {
-    /// Decides what is to be done. `make` returns the status as it is to be, `tells` returns what a change of its conditions means; `hold` is
-    /// since when a status waits that says that something is being done.
+    /// Decides what is to be done. `make` returns the status as it is to be, `tells` returns what a change of it means; `hold` is since
+    /// when a status waits that says that something is being done.
     #[must_use]
     pub fn step(
         &self,
         make: impl FnOnce() -> S,
-        tells: impl FnOnce(&[StatusCondition], &[StatusCondition]) -> Vec<Told>,
+        tells: impl FnOnce(&S, &S) -> Vec<Told>,
         pauses: &ObjectPauses,
         hold: &mut Option<Instant>,
         now: Instant,
@@ -105,9 +105,10 @@ impl<S: ResourceStatus> StatusSource<'_, S> {
             }
         }
         let empty = S::default();
-        let Some(change) = difference(self.old.unwrap_or(&empty), &new) else { return StatusStep::Shown };
+        let old = self.old.unwrap_or(&empty);
+        let Some(change) = difference(old, &new) else { return StatusStep::Shown };
         *hold = None;
-        let notices = tells(old, new.conditions());
+        let notices = tells(old, &new);
         StatusStep::Write(change, InFlightWrite { wanted, notices, ..InFlightWrite::new(Purpose::Status) })
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
-use gimbal_kuryr_crd::KuryrL7Router;
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterStatus};
 use gimbal_kuryr_resource::{
-    ClusterObject, ConditionsOf, KuryrKind, PlannedWrite, Purpose, StatusSource, StatusStep, WriteBody, of_conditions,
+    ClusterObject, ConditionsOf, KuryrKind, PlannedWrite, Purpose, StatusSource, StatusStep, WriteBody, of_status,
     target,
 };
 use gimbal_kuryr_translate::{Finding, NotStreamed, RouterStatusInput, encoded_len, router_status};
@@ -55,8 +55,8 @@ impl<T> RouterController<T> {
         let (of_ingresses, of_router): (Vec<_>, Vec<_>) = findings.iter().partition(|one| one.ingress().is_some());
         let event = |reason: &str| of_router.iter().find(|one| one.reason() == reason).map(|one| one.event());
         let of = ConditionsOf { report, event: &event, offered: offer.offered.as_deref() };
-        let told = |old: &[_], new: &[_]| {
-            let mut told = of_conditions(old, new, of);
+        let told = |old: &KuryrL7RouterStatus, new: &KuryrL7RouterStatus| {
+            let mut told = of_status(&old.balancer, &new.balancer, of);
             told.retain(|told| !of_ingresses.iter().any(|one| told.message.contains(&one.to_string())));
             told
         };

@@ -2,8 +2,8 @@
 
 use gimbal_kuryr_model::{
     FloatingAllocation, LoadBalancerReport, Phase, PortRefusal, ReportedCondition, ReportedFloatingIp,
-    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool,
-    ReportedRoutes, RouteDifference, RouteState, Text,
+    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedMissing, ReportedObjects, ReportedPolicy,
+    ReportedPool, ReportedRoutes, RouteDifference, RouteState, Text,
 };
 use gimbal_session::WriterMessage;
 use gimbal_wire::Interner;
@@ -14,7 +14,8 @@ use crate::values::{Numbered, address, option_text, texts};
 use crate::{Kuryr, certificate, encode, pb};
 
 pub(crate) fn encode(report: &LoadBalancerReport) -> pb::LoadBalancerReport {
-    let LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error } = report;
+    let LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error, missing } =
+        report;
     let refused = |PortRefusal { listener, reason, message }: &PortRefusal| {
         let (protocol, port) = encode::numbers(*listener);
         pb::RefusedPort { protocol, port, reason: reason.to_string(), message: message.to_string() }
@@ -27,6 +28,17 @@ pub(crate) fn encode(report: &LoadBalancerReport) -> pb::LoadBalancerReport {
         refused_ports: refused_ports.iter().map(refused).collect(),
         objects: Some(encode_objects(objects)),
         last_error: option_text(last_error.as_ref()),
+        missing: missing.as_deref().map(encode_missing),
+    }
+}
+
+fn encode_missing(missing: &ReportedMissing) -> pb::MissingObjects {
+    let ReportedMissing { load_balancers, listeners, pools, members } = missing;
+    pb::MissingObjects {
+        load_balancers: texts(load_balancers),
+        listeners: texts(listeners),
+        pools: texts(pools),
+        members: texts(members),
     }
 }
 
@@ -128,7 +140,8 @@ pub(crate) fn parse(report: pb::Report, intern: &mut Interner) -> Parsed<WriterM
 }
 
 fn parse_report(report: pb::LoadBalancerReport, intern: &mut Interner) -> Parsed<LoadBalancerReport> {
-    let pb::LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error } = report;
+    let pb::LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error, missing } =
+        report;
     let conditions = conditions.into_iter().map(|one| parse_condition(one, intern)).collect::<Parsed<_>>()?;
     let refused_ports = refused_ports.into_iter().map(|pb::RefusedPort { protocol, port, reason, message }| {
         Ok(PortRefusal {
@@ -146,6 +159,20 @@ fn parse_report(report: pb::LoadBalancerReport, intern: &mut Interner) -> Parsed
         refused_ports,
         objects: parse_objects(objects.ok_or(WireError::Missing("objects"))?, intern)?,
         last_error: last_error.map(|text| prose(text).into()),
+        missing: missing.map(|missing| parse_missing(missing, intern).map(Box::new)).transpose()?,
+    })
+}
+
+fn parse_missing(missing: pb::MissingObjects, intern: &mut Interner) -> Parsed<ReportedMissing> {
+    let pb::MissingObjects { load_balancers, listeners, pools, members } = missing;
+    let mut ids = |all: Vec<String>| -> Parsed<Vec<Text>> {
+        all.into_iter().map(|id| shown("ID of what is missing", id, intern)).collect()
+    };
+    Ok(ReportedMissing {
+        load_balancers: ids(load_balancers)?,
+        listeners: ids(listeners)?,
+        pools: ids(pools)?,
+        members: ids(members)?,
     })
 }
 

@@ -3,8 +3,9 @@
 use gimbal_kuryr_model::{
     ClassDefaults, ClientRanges, CloudFacts, DesiredMember, ExternalNetwork, FloatingWish, HealthMonitor, HostMatch,
     LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, PathMatch, PoolId, PortRefusal, ReportedCondition,
-    ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedPolicy,
-    ReportedPool, ReportedRoutes, Route, RouteDifference, RouteTarget, RoutedPool, Routing, SubnetFacts, Text, VipWish,
+    ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedMissing, ReportedObjects,
+    ReportedPolicy, ReportedPool, ReportedRoutes, Route, RouteDifference, RouteTarget, RoutedPool, Routing,
+    SubnetFacts, Text, VipWish,
 };
 
 use crate::DesiredHeader;
@@ -143,16 +144,21 @@ pub(crate) fn member(member: &DesiredMember) -> usize {
 }
 
 pub(crate) fn report(report: &LoadBalancerReport) -> usize {
-    let LoadBalancerReport { owner, generation: _, phase: _, conditions, refused_ports, objects, last_error } = report;
+    let LoadBalancerReport { owner, generation: _, phase: _, conditions, refused_ports, objects, last_error, missing } =
+        report;
     let condition =
         |ReportedCondition { kind, reason, message }: &ReportedCondition| FIELD + texts([kind, reason, message]);
     let refused = |PortRefusal { listener: _, reason, message }: &PortRefusal| NUMBERS + texts([reason, message]);
+    let missing = missing.as_deref().map_or(0, |ReportedMissing { load_balancers, listeners, pools, members }| {
+        FIELD + texts(load_balancers.iter().chain(listeners).chain(pools).chain(members))
+    });
     2 * NUMBERS
         + text(owner)
         + option(last_error.as_ref())
         + conditions.iter().map(condition).sum::<usize>()
         + refused_ports.iter().map(refused).sum::<usize>()
         + made(objects)
+        + missing
 }
 
 fn made(objects: &ReportedObjects) -> usize {

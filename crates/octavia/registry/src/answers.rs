@@ -186,6 +186,11 @@ impl ManagedCluster {
                             shared.sums.drift_added += 1;
                         }
                         cell.is_missing = cell.is_suspect && is_missing(cell.actor.seen(), &seen);
+                        // Another writer may have been at work in another life of the stream.
+                        let is_certain = std::mem::take(&mut cell.is_certain) && cell.confirmed == life;
+                        if is_certain && cell.unread.is_empty() && !cell.is_deleting() {
+                            cell.note_missing(&seen, &self.mark(owner).owner_tag());
+                        }
                         cell.strangers = strangers
                             .map(|print| cell.strangers.filter(|(_, same)| *same == print).unwrap_or((now, print)));
                         cell.confirmed = life;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, ReportedRoutes, Text};
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, ReportedMissing, ReportedRoutes, Text};
 use gimbal_octavia_plan::{Actor, Block};
 
 use crate::call::CallId;
@@ -67,6 +67,10 @@ pub(crate) struct Cell {
     pub(crate) is_suspect: bool,
     /// That look found something missing; else what differs was changed.
     pub(crate) is_missing: bool,
+    /// What it has seen was all there when the look began that goes on, or somebody else has changed it.
+    pub(crate) is_certain: bool,
+    /// What somebody else has removed, the latest.
+    pub(crate) missing: Option<Box<ReportedMissing>>,
     /// What was deleted, so that its quota may have room when Octavia has finished.
     pub(crate) frees: &'static [&'static str],
     pub(crate) looked_at: Option<Instant>,
@@ -134,6 +138,8 @@ impl Cell {
             strangers: None,
             is_suspect: false,
             is_missing: false,
+            is_certain: false,
+            missing: None,
             frees: &[],
             looked_at: None,
             looked_from: None,

@@ -43,6 +43,7 @@ mod learned;
 mod left;
 mod life;
 mod looking;
+mod missing;
 mod newcomers;
 mod orphans;
 mod owner_look;

@@ -220,6 +220,7 @@ impl ManagedCluster {
             refused_ports: refused,
             objects: objects(cell, header, tag.as_ref()),
             last_error: cell.last_error.clone().filter(|_| phase != Phase::Making || is_slow),
+            missing: cell.missing.clone().filter(|_| !cell.is_deleting()),
         }
     }
 

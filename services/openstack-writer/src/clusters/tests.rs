@@ -408,6 +408,7 @@ fn members_that_are_left_out_are_a_condition_of_the_report() {
         refused_ports: Vec::new(),
         objects: gimbal_kuryr_model::ReportedObjects::default(),
         last_error: None,
+        missing: None,
     };
     let mut plain = report(Vec::new());
     super::events::add_left_out(&mut plain, KuryrReason::MemberNotAllowed, "1 of 2");
@@ -430,6 +431,7 @@ fn an_entry_waits_from_its_first_wish_that_was_not_met() {
         refused_ports: Vec::new(),
         objects: gimbal_kuryr_model::ReportedObjects::default(),
         last_error: None,
+        missing: None,
     };
     let wanted = |generation, known| {
         let DesiredEntry::LoadBalancer(mut wanted) = present("u1", "services") else { panic!("present") };

@@ -139,6 +139,7 @@ pub fn made(key: &DesiredKey, wanted: &DesiredLoadBalancer) -> LoadBalancerRepor
             certificates: certificates.unwrap_or_default(),
         },
         last_error: None,
+        missing: None,
     }
 }
 
@@ -153,5 +154,6 @@ pub fn gone(owner: &str) -> LoadBalancerReport {
         refused_ports: Vec::new(),
         objects: ReportedObjects::default(),
         last_error: None,
+        missing: None,
     }
 }

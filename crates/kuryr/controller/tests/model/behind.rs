@@ -20,6 +20,7 @@ fn a_stale_goodbye_removes_no_finalizer() {
         refused_ports: Vec::new(),
         objects: Default::default(),
         last_error: None,
+        missing: None,
     };
     // About an owner that stays, about another one, and before the deletion was offered.
     world.deliver(&key, &gone("Service-2"), 101);

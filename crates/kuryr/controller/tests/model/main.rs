@@ -14,6 +14,7 @@ mod kept;
 mod late;
 mod life;
 mod memory;
+mod missing;
 mod rejects;
 mod restored;
 mod went_back;

@@ -287,6 +287,7 @@ fn nodes_do_not_pass_by_a_load_balancer_that_ends_tls() {
             refused_ports: Vec::new(),
             objects: crate::status::objects(0),
             last_error: None,
+            missing: None,
         };
         let shown = gimbal_kuryr_translate::service_status(&service, &spec, None, Some(&report), &[]).load_balancer;
         shown.ingress[0].ip_mode.clone().unwrap().to_string()

@@ -71,6 +71,7 @@ fn report(phase: Phase) -> LoadBalancerReport {
         refused_ports: Vec::new(),
         objects: objects(2),
         last_error: None,
+        missing: None,
     }
 }
 

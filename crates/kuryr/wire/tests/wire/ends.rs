@@ -120,6 +120,7 @@ impl Ends {
                 refused_ports: Vec::new(),
                 objects: ReportedObjects::default(),
                 last_error: None,
+                missing: None,
             };
             self.writer.report(key.clone(), report).unwrap();
         }

@@ -261,7 +261,11 @@ fn a_report_or_facts_that_cannot_be_read_do_not_end_the_stream() {
         unreadable(Some(7), "phase is 0, which this version does not know"),
         "a phase of a later version"
     );
-    assert_eq!(parse(W::Report(pb::Report { key: None, ..report })), unreadable(Some(7), "key is missing"));
+    assert_eq!(parse(W::Report(pb::Report { key: None, ..report.clone() })), unreadable(Some(7), "key is missing"));
+    let mut report = report;
+    report.load_balancer.as_mut().unwrap().phase = pb::Phase::Ready.into();
+    let Ok(WriterMessage::Report { report, .. }) = parse(W::Report(report)) else { panic!("it was not read") };
+    assert_eq!(report.missing, None, "an earlier version does not say what is missing");
     let facts = pb::CloudFacts::default();
     assert_eq!(parse(W::Facts(facts)), unreadable(None, "defaults is missing"));
     for (message, reason) in [

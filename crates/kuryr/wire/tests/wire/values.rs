@@ -10,8 +10,8 @@ use gimbal_kuryr_model::{
     LoadBalancerDefaults, LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, MemberAddressing, MemberId,
     MemberMode, MonitorKind, PathMatch, Phase, PoolId, PortRefusal, ProviderAbilities, ProxyVersion,
     ReportedCertificate, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer, ReportedMember,
-    ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, Route, RouteDifference, RouteState, RouteTarget,
-    RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
+    ReportedMissing, ReportedObjects, ReportedPolicy, ReportedPool, ReportedRoutes, Route, RouteDifference, RouteState,
+    RouteTarget, RoutedPool, Routing, SharedGroup, SubnetFacts, Text, Timeouts, VipMode, VipWish,
 };
 use gimbal_kuryr_wire::DesiredHeader;
 use gimbal_model::{Family, Protocol};
@@ -379,21 +379,24 @@ fn routes() -> BoxedStrategy<ReportedRoutes> {
         .boxed()
 }
 
+fn missing() -> BoxedStrategy<Box<ReportedMissing>> {
+    let ids = || vec(text(), 0..3);
+    (ids(), ids(), ids(), ids())
+        .prop_map(|(load_balancers, listeners, pools, members)| {
+            Box::new(ReportedMissing { load_balancers, listeners, pools, members })
+        })
+        .boxed()
+}
+
 pub fn report() -> BoxedStrategy<LoadBalancerReport> {
     use Phase as P;
     let phase = select(vec![P::Waiting, P::Making, P::Ready, P::Degraded, P::Blocked, P::Held, P::Removing, P::Gone]);
     let refusal = (listener_id(), text(), text());
     let refusal = refusal.prop_map(|(listener, reason, message)| PortRefusal { listener, reason, message });
     let lists = (vec(condition(), 0..3), vec(refusal, 0..3));
-    (id(), any::<i64>(), phase, lists, objects(), option::of(text()))
-        .prop_map(|(owner, generation, phase, (conditions, refused_ports), objects, last_error)| LoadBalancerReport {
-            owner,
-            generation,
-            phase,
-            conditions,
-            refused_ports,
-            objects,
-            last_error,
+    (id(), any::<i64>(), phase, lists, objects(), option::of(text()), option::of(missing()))
+        .prop_map(|(owner, generation, phase, (conditions, refused_ports), objects, last_error, missing)| {
+            LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error, missing }
         })
         .boxed()
 }

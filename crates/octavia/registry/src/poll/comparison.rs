@@ -253,6 +253,8 @@ impl ManagedCluster {
             cell.confirmed = self.life;
         } else if settled {
             cell.is_suspect = !same && !changed;
+            // Where all is done, answers have shown what its changes made.
+            cell.is_certain = cell.is_suspect || matches!(cell.state, CellState::Done);
             if cell.is_suspect {
                 cell.journal.note(shared.at(now), Deed::Drifted);
             }

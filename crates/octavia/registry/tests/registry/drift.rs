@@ -1,5 +1,6 @@
 //! What somebody deletes, changes or adds by hand, kind by kind.
 
+use gimbal_kuryr_model::ReportedMissing;
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_sim::SimRequest;
 use serde_json::{Value, json};
@@ -81,6 +82,24 @@ fn view(world: &mut World) -> Vec<String> {
     take("port", &ports.iter().filter(is_used).cloned().collect::<Vec<_>>(), &["description"]);
     all.sort();
     all
+}
+
+/// Returns what the last report says is missing.
+fn missing(world: &World) -> Option<ReportedMissing> {
+    world.reports[&("prod1".to_owned(), key("shop", "web"))].missing.as_deref().cloned()
+}
+
+/// Returns what is to be reported when something of a kind is deleted that has an Event of its own.
+fn expected(kind: &str, made: &Made) -> Option<ReportedMissing> {
+    let ids = |id: &String| vec![id.as_str().into()];
+    let none = ReportedMissing::default;
+    match kind {
+        "load balancer" => Some(ReportedMissing { load_balancers: ids(&made.balancer), ..none() }),
+        "listener" => Some(ReportedMissing { listeners: ids(&made.listener), ..none() }),
+        "pool" => Some(ReportedMissing { pools: ids(&made.pool), ..none() }),
+        "member" => Some(ReportedMissing { members: ids(&made.member), ..none() }),
+        _ => None,
+    }
 }
 
 type ByHand = fn(&Made, &Value) -> SimRequest;
@@ -178,10 +197,55 @@ fn what_is_deleted_or_changed_is_set_back_at_the_next_look() {
         let counts = world.writers[0].registry.counts(now);
         let found = (counts.drift, counts.drift_missing, counts.drift_added);
         assert_eq!(found, (1, u64::from(is_deleted), 0), "{kind}");
+        let expected = if is_deleted { expected(kind, &made) } else { None };
+        assert_eq!(missing(&world), expected, "{kind}, deleted: {is_deleted}");
         world.sent.clear();
         world.run(700 * SECOND);
         assert_eq!(world.sent.len(), 0, "{kind}: {:#?}", world.last_sent());
     }
+}
+
+/// Before a list has shown what was made, and while Octavia still works on the deletion.
+#[test]
+fn what_is_deleted_at_once_or_slowly_is_reported_as_missing() {
+    for (kind, by_hand) in DELETED.into_iter().take(4) {
+        let (mut world, mut made) = made();
+        world.change("prod1", &key("shop", "web"), |wish| wish.members = vec![(7, 80)]);
+        world.converge(60 * SECOND);
+        let members = format!("/v2/lbaas/pools/{}/members", made.pool);
+        made.member = world.rows(&members, "members")[0]["id"].as_str().unwrap().to_owned();
+        world.by_hand(&by_hand(&made, &Value::Null));
+        world.run(150 * SECOND);
+        assert_eq!(missing(&world), expected(kind, &made), "{kind}");
+    }
+    let (mut world, made) = made();
+    world.run_until(60 * SECOND, "lists are about to begin", |world| world.cloud.now().as_secs() % 60 == 58);
+    world.by_hand(&DELETED[0].1(&made, &Value::Null));
+    world.run(150 * SECOND);
+    assert_eq!(missing(&world), expected("load balancer", &made));
+}
+
+#[test]
+fn what_goes_on_purpose_is_not_reported_as_missing() {
+    let (mut world, _) = made();
+    world.change("prod1", &key("shop", "web"), |wish| {
+        (wish.ports, wish.members) = (vec![80, 81], vec![(1, 80), (2, 81)]);
+    });
+    world.converge(90 * SECOND);
+    world.run(130 * SECOND);
+    world.change("prod1", &key("shop", "web"), |wish| (wish.ports, wish.members) = (vec![81], vec![(3, 81)]));
+    world.converge(90 * SECOND);
+    world.run(130 * SECOND);
+    assert_eq!(missing(&world), None);
+    // Whatever went while the writer did not run.
+    let clusters = world.kill(0);
+    let id = world.balancers_of("u1").remove(0);
+    world.by_hand(&SimRequest::delete(&format!("{LB}/loadbalancers/{id}")).with_query("cascade", "true"));
+    world.cloud.advance(60 * SECOND);
+    clusters.iter().for_each(|cluster| world.connect(0, cluster));
+    world.run(150 * SECOND);
+    assert!(world.is_converged());
+    assert_eq!(missing(&world), None);
 }
 
 #[test]

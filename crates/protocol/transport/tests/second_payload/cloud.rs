@@ -101,6 +101,7 @@ pub fn report(entry: &DesiredEntry) -> LoadBalancerReport {
         refused_ports: Vec::new(),
         objects: ReportedObjects::default(),
         last_error: None,
+        missing: None,
     }
 }
 

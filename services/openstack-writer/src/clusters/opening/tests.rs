@@ -122,6 +122,7 @@ fn that_nothing_is_left_is_not_said_again_on_another_stream() {
         refused_ports: Vec::new(),
         objects: gimbal_kuryr_model::ReportedObjects::default(),
         last_error: None,
+        missing: None,
     };
     writer.state().end.report(key("a"), report).unwrap();
     writer.open(&mut agent);

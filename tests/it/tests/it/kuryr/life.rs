@@ -5,7 +5,7 @@ use gimbal_testkit::eventually;
 use gimbal_tests::SOON;
 use serde_json::{Value, json};
 
-use super::stage::{BALANCER_FINALIZER, BALANCERS, SERVICE_FINALIZER, SERVICES, Stage, finalizers};
+use super::stage::{BALANCER_FINALIZER, BALANCERS, SERVICE_FINALIZER, SERVICES, Stage, finalizers, service};
 
 /// What two KuryrLoadBalancers have in common that were made of the same Service, except its name and address.
 fn spec(balancer: &Value) -> Value {
@@ -55,6 +55,33 @@ async fn either_order_of_service_and_slices_gives_the_same() {
     stage.make_service("empty", "ClusterIP").await;
     stage.until_ready("empty").await;
     assert_eq!(stage.openstack.members("team", "empty"), [""; 0]);
+    stage.expect_rights_to_suffice().await;
+}
+
+/// kube-proxy would lead what is sent to the address past the load balancer, and the members would miss the PROXY header.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_behind_which_members_expect_the_proxy_protocol_says_so() {
+    let stage = Stage::start().await;
+    let mut controller = stage.controller();
+    controller.ready().await;
+    stage.make_service("plain", "LoadBalancer").await;
+    for (name, version) in [("first", "v1"), ("second", "v2")] {
+        let mut service = service(name, "LoadBalancer");
+        service["metadata"]["annotations"] = json!({"loadbalancer.openstack.org/proxy-protocol": version});
+        stage.post(SERVICES, &service).await;
+    }
+    for (name, mode) in [("plain", "VIP"), ("first", "Proxy"), ("second", "Proxy")] {
+        let expected = json!([{"ip": "172.24.4.7", "ipMode": mode, "ports": [{"port": 80, "protocol": "TCP"}]}]);
+        let shown =
+            |object: Option<&Value>| object.is_some_and(|it| it["status"]["loadBalancer"]["ingress"] == expected);
+        stage.until(&format!("{name} shows its mode"), (SERVICES, name), shown).await;
+    }
+    // Once the members expect no header, the address may be taken for their own.
+    let plain = json!({"metadata": {"annotations": {"loadbalancer.openstack.org/proxy-protocol": null}}});
+    stage.cluster.admin().patch(&format!("{SERVICES}/first"), &plain).await.unwrap();
+    let shown =
+        |object: Option<&Value>| object.is_some_and(|it| it["status"]["loadBalancer"]["ingress"][0]["ipMode"] == "VIP");
+    stage.until("it shows the other mode", (SERVICES, "first"), shown).await;
     stage.expect_rights_to_suffice().await;
 }
 

@@ -64,6 +64,7 @@ pub async fn each_has_a_condition_and_an_event(stage: &WayBack) {
     for case in &cases {
         check(stage, case).await;
     }
+    the_port_that_is_not_served_has_an_error(stage, "sctp").await;
     let found = stage.cloud.octavia().get(&format!("/loadbalancers/{id}")).await.unwrap();
     assert_eq!(found["loadbalancer"], theirs, "somebody else's load balancer is not touched");
     let listeners = stage.cloud.octavia().get("/listeners").await.unwrap();
@@ -90,6 +91,25 @@ pub async fn each_has_a_condition_and_an_event(stage: &WayBack) {
     });
     result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.logs()));
     assert_eq!(stage.left().await.unwrap(), [""; 0]);
+}
+
+/// In the fields that Kubernetes has for that.
+async fn the_port_that_is_not_served_has_an_error(stage: &WayBack, name: &str) {
+    let address = stage.address(name).await.unwrap();
+    let error = "kuryr.openstack.org/Provider";
+    let ports = json!([{"port": 80, "protocol": "TCP"}, {"port": 81, "protocol": "SCTP", "error": error}]);
+    let result = eventually("the Service's status says so", WITHIN, async || {
+        let service = stage.cluster.admin().get(&format!("{SERVICES}/{name}")).await?;
+        let status = &service["status"];
+        let ingress = json!([{"ip": address, "ipMode": "VIP", "ports": ports}]);
+        anyhow::ensure!(status["loadBalancer"]["ingress"] == ingress, "{status}");
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let found = conditions.find(|one| one["type"] == "LoadBalancerPortsError");
+        let says = |one: &Value| one["status"] == "True" && one["message"] == format!("81/SCTP: {error}");
+        anyhow::ensure!(found.is_some_and(says), "{status}");
+        Ok::<_, anyhow::Error>(())
+    });
+    result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.logs()));
 }
 
 async fn check(stage: &WayBack, Case { name, condition, words, event, serves }: &Case) {

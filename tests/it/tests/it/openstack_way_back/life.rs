@@ -7,8 +7,9 @@ use gimbal_testkit::openstack::{Steer, User};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{TestCluster, eventually};
 use gimbal_tests::{Mirror, OFTEN, WayBack, addresses, writer_rights};
+use serde_json::Value;
 
-use super::{CONTROLLER, WITHIN, WRITER, applied, kill_controller, kill_writer, steer};
+use super::{CONTROLLER, WITHIN, WRITER, applied, expect_event, kill_controller, kill_writer, steer};
 
 const PODS: [&str; 3] = ["10.1.0.1", "10.1.0.2", "10.1.0.3"];
 const HTTP: (&str, u16) = ("http", 8080);
@@ -24,6 +25,7 @@ async fn a_service_is_answered_through_kills_and_leaves_nothing() {
     members_change_through_kills(&mut stage, &address).await;
     let visits = stage.plane().unwrap().stop_client("visitor").await.unwrap();
     assert_eq!((visits.answered, visits.failed), (visits.sent, Vec::new()));
+    parts_that_are_deleted_by_hand_come_back(&stage, &address).await;
     deleted_by_hand_it_comes_back(&stage, &address).await;
     the_circle_closes(&stage).await;
     removed_through_kills(&mut stage).await;
@@ -63,11 +65,58 @@ async fn members_change_through_kills(stage: &mut WayBack, address: &str) {
     stage.until_answers(address, 80, &["two", "three"]).await.unwrap();
 }
 
+/// Each has an Event that names it.
+async fn parts_that_are_deleted_by_hand_come_back(stage: &WayBack, address: &str) {
+    for (kind, reason) in [
+        ("members", "LoadBalancerMemberMissing"),
+        ("listeners", "LoadBalancerListenerMissing"),
+        ("pools", "LoadBalancerPoolMissing"),
+    ] {
+        let before = stage.until_resource("web", "is whole", is_whole).await.unwrap();
+        let row = &before["status"][kind][0];
+        let id = row["id"].as_str().unwrap();
+        let path = match row["pool_id"].as_str() {
+            Some(pool) => format!("/pools/{pool}/members/{id}"),
+            None => format!("/{kind}/{id}"),
+        };
+        stage.cloud.delete(&path).await.unwrap();
+        expect_event(stage, "web", reason, id).await;
+        stage.until_answers(address, 80, &["two", "three"]).await.unwrap();
+    }
+}
+
+fn is_whole(object: &Value) -> bool {
+    let status = &object["status"];
+    let has = |kind: &str, count| status[kind].as_array().is_some_and(|all| all.len() == count);
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    has("listeners", 1)
+        && has("pools", 1)
+        && has("members", 2)
+        && conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+}
+
 async fn deleted_by_hand_it_comes_back(stage: &WayBack, address: &str) {
+    stage.until_resource("web", "is whole", is_whole).await.unwrap();
     let before = stage.balancer("web").await.unwrap()["id"].clone();
-    stage.cloud.delete(&format!("/loadbalancers/{}", before.as_str().unwrap())).await.unwrap();
+    let id = before.as_str().unwrap();
+    stage.cloud.delete(&format!("/loadbalancers/{id}")).await.unwrap();
     stage.until_answers(address, 80, &["two", "three"]).await.unwrap();
     assert_ne!(stage.balancer("web").await.unwrap()["id"], before);
+    expect_event(stage, "web", "LoadBalancerMissing", id).await;
+    stage.until_resource("web", "is whole", is_whole).await.unwrap();
+    let counts = missing_events(stage).await;
+    let once = |kind: &str| (format!("LoadBalancer{kind}Missing"), 1);
+    assert_eq!(counts, ["Listener", "Member", "", "Pool"].map(once), "one for each that was removed");
+}
+
+/// Reasons of the Events about what is missing, and how often each was.
+async fn missing_events(stage: &WayBack) -> Vec<(String, u64)> {
+    let events = stage.cluster.admin().items("/api/v1/namespaces/shop/events").await.unwrap();
+    let about = events.iter().map(|event| (event["reason"].as_str().unwrap(), event["count"].as_u64().unwrap()));
+    let about = about.filter(|(reason, _)| reason.ends_with("Missing"));
+    let mut about: Vec<_> = about.map(|(reason, count)| (reason.to_owned(), count)).collect();
+    about.sort();
+    about
 }
 
 async fn the_circle_closes(stage: &WayBack) {

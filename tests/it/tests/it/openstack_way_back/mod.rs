@@ -34,6 +34,7 @@ async fn people_controllers_and_bad_input() {
         pods::a_namespace_that_goes_leaves_nothing(&stage),
         pods::pods_that_are_ready_are_members(&stage),
         people::a_status_that_is_wiped_is_filled_in_again(&stage),
+        people::a_status_that_is_wiped_while_the_load_balancer_goes(&mut stage),
         people::finalizers_that_are_removed_by_hand_are_set_again(&stage),
         people::one_that_is_deleted_beside_its_service_comes_back(&stage),
         people::slices_that_come_before_their_service(&stage),
@@ -60,6 +61,17 @@ fn kill_writer(stage: &mut WayBack) {
 
 fn kill_controller(stage: &mut WayBack) {
     stage.controller.take().unwrap().process.kill().unwrap();
+}
+
+/// Waits for the Event of this reason on a Service whose message has these words.
+async fn expect_event(stage: &WayBack, name: &str, reason: &str, words: &str) {
+    let result = eventually(&format!("the Event {reason} says {words}"), WITHIN, async || {
+        let events = stage.events(name).await?;
+        let says = |(found, message): &(String, String)| found == reason && message.contains(words);
+        anyhow::ensure!(events.iter().any(says), "{name}: {events:?}");
+        Ok(())
+    });
+    result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.logs()));
 }
 
 /// Waits until the writer has looked at all load balancers again `times` times.

@@ -4,7 +4,7 @@ use gimbal_testkit::eventually;
 use gimbal_tests::{WayBack, expect_metric};
 use serde_json::{Value, json};
 
-use super::{BALANCERS, CONTROLLER, SERVICES, WITHIN, expect_looks, expect_no_change};
+use super::{BALANCERS, CONTROLLER, SERVICES, WITHIN, WRITER, expect_looks, expect_no_change};
 
 const HTTP: (&str, u16, u16) = ("http", 80, 8080);
 const SLICED: (&str, u16) = ("http", 8080);
@@ -43,6 +43,27 @@ pub async fn a_status_that_is_wiped_is_filled_in_again(stage: &WayBack) {
     }
     expect_no_change(stage, marks);
     removed(stage, "wiped").await;
+}
+
+/// Somebody deletes the load balancer while openstack-writer does not run, and empties the status: another one is made, with the
+/// addresses of before.
+pub async fn a_status_that_is_wiped_while_the_load_balancer_goes(stage: &mut WayBack) {
+    let before = made(stage, "anew").await;
+    let (old, address) = (before["status"]["loadbalancer"].clone(), stage.address("anew").await.unwrap());
+    stage.writer.take().unwrap().process.terminate(WITHIN).await.unwrap();
+    stage.cloud.delete(&format!("/loadbalancers/{}", old["id"].as_str().unwrap())).await.unwrap();
+    stage.cluster.admin().patch(&format!("{BALANCERS}/anew/status"), &json!({"status": null})).await.unwrap();
+    stage.start_writer(&WRITER).await.unwrap();
+    let has_another = |object: &Value| {
+        is_whole(object) && object["status"]["loadbalancer"]["id"].as_str().is_some_and(|id| old["id"] != id)
+    };
+    let after = stage.until_resource("anew", "names another load balancer", has_another).await.unwrap();
+    let new = &after["status"]["loadbalancer"];
+    assert_eq!((&new["ip"], &new["ip"]), (&old["ip"], &after["spec"]["ip"]), "the VIP is the Service's own address");
+    assert_eq!(stage.address("anew").await.unwrap(), address, "the floating IP leads there again");
+    assert_eq!(stage.balancer("anew").await.unwrap()["id"], new["id"], "there is one");
+    assert_eq!(after["status"]["members"].as_array().map(Vec::len), Some(1));
+    removed(stage, "anew").await;
 }
 
 pub async fn finalizers_that_are_removed_by_hand_are_set_again(stage: &WayBack) {

@@ -104,7 +104,12 @@ pub async fn deleted_by_hand_it_comes_back(stage: &Stage) {
         report.phase == gimbal_kuryr_model::Phase::Ready
             && report.objects.load_balancer.as_ref().is_some_and(|made| *made.id != *id)
     };
-    controller.expect("back", "made again", another).await;
+    let report = controller.expect("back", "made again", another).await;
+    assert_eq!(
+        report.missing.unwrap().load_balancers,
+        [std::sync::Arc::<str>::from(id)],
+        "it is heard what was removed"
+    );
     assert_eq!(stage.balancers("").await.len(), 1);
     controller.delete("back", &owner);
     controller.expect_gone("back").await;

@@ -30,6 +30,7 @@ fn report(phase: Phase, policies: u32) -> LoadBalancerReport {
         refused_ports: Vec::new(),
         objects,
         last_error: None,
+        missing: None,
     }
 }
 
