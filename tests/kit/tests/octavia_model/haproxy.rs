@@ -92,7 +92,9 @@ fn of_haproxy(config: &str) -> Ports {
             continue;
         }
         match (section.0, &words[..], frontends.last_mut()) {
-            ("frontend", ["bind", address, ..], Some(last)) => last.0 = address.rsplit_once(':').unwrap().1.parse().unwrap(),
+            ("frontend", ["bind", address, ..], Some(last)) => {
+                last.0 = address.rsplit_once(':').unwrap().1.parse().unwrap()
+            }
             ("frontend", ["mode", mode], Some(last)) => (*mode).clone_into(&mut last.2.mode),
             ("frontend", ["default_backend", pool], Some(last)) => last.1 = *pool,
             ("frontend", ["tcp-request", "connection", "reject", "if", "!{", "src", ranges @ .., "}"], Some(last)) => {
