@@ -9,11 +9,14 @@ a line of JSON, with `error` if it went wrong:
     version                                      haproxy's
     load {id, config}                            haproxy serves this configuration, and the one before ends what it has begun
     unload {id}                                  it ends
-    member {address, port, name}                 an HTTP server that answers with its name
+    config {id}                                  {config}, what haproxy serves; null where there is no load balancer
+    member {address, port, name}                 an HTTP server that answers with its name, and to /client with the address of
+        the client: the one that the PROXY line or X-Forwarded-For gives, else the one that it sees
     no-member {address, port}                    it ends, with its connections
     get {address, port, source, path, headers}   one request; {status, body, location}, or {failed}
         with `tls`, a host or "": over TLS, and which certificate that was, by its SHA-256
-    client {name, address, port, source, every, tls}  a request each `every` seconds, each on a connection of its own
+    client {name, address, port, source, every, tls}  a request each `every` seconds, each on a connection of its own; with
+        `kept`, all on one, and with the next one where that has ended
     tally {name, end}                            what the client got: {sent, answered, failed, by: {body: count}, gap}
 """
 
@@ -111,11 +114,19 @@ class Members:
 
         async def serve(reader, writer):
             self.connections[key].add(writer)
+            client = writer.get_extra_info("peername")[0]
             try:
                 while True:
                     request = await reader.readuntil(b"\r\n\r\n")
+                    # `PROXY TCP4 CLIENT ...` comes once, before all else.
+                    if request.startswith(b"PROXY "):
+                        line, _, request = request.partition(b"\r\n")
+                        client = line.split()[2].decode()
                     path = request.split(b" ", 2)[1].decode()
                     text = f"{name}{path if path != '/' else ''}".encode()
+                    if path == "/client":
+                        forwarded = re.search(rb"\r\nx-forwarded-for: *([^\r]*)", request, re.IGNORECASE)
+                        text = forwarded[1] if forwarded else client.encode()
                     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(text)
                     writer.write(head + text)
                     await writer.drain()
@@ -187,6 +198,8 @@ async def exchange(address, port, source, path, headers, tls):
 class Client:
     """Requests at a steady pace, whether or not the few before are answered."""
 
+    at_once = UNANSWERED
+
     def __init__(self, every, **target):
         self.target = target
         self.sent, self.failed, self.by = 0, [], collections.Counter()
@@ -203,14 +216,17 @@ class Client:
             one.add_done_callback(self.running.discard)
             due += every
             await asyncio.sleep(max(0, due - time.monotonic()))
-            while len(self.running) >= UNANSWERED:
+            while len(self.running) >= self.at_once:
                 await asyncio.wait(self.running, return_when=asyncio.FIRST_COMPLETED)
                 # What could not be sent in time is not sent all at once.
                 due = max(due, time.monotonic())
 
+    async def answer(self):
+        return await get(**self.target)
+
     async def one(self):
         try:
-            answer = await get(**self.target)
+            answer = await self.answer()
         except Exception as error:  # no HTTP, for example
             answer = {"failed": repr(error)}
         now = time.monotonic()
@@ -224,8 +240,42 @@ class Client:
         if end:
             self.task.cancel()
             await asyncio.gather(*self.running)
+            self.close()
         answered = sum(self.by.values())
         return {"sent": self.sent, "answered": answered, "failed": self.failed, "by": dict(self.by), "gap": self.gap}
+
+    def close(self):
+        pass
+
+
+class KeptClient(Client):
+    """The same on one connection, a request when the one before is answered."""
+
+    at_once = 1
+    connection = None
+
+    async def answer(self):
+        try:
+            return await asyncio.wait_for(self.exchange(**self.target), PATIENCE)
+        except (asyncio.TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+            self.close()
+            return {"failed": repr(error)}
+
+    async def exchange(self, address, port, source=None):
+        if self.connection is None:
+            local = (source, 0) if source else None
+            self.connection = await asyncio.open_connection(address, port, local_addr=local)
+        reader, writer = self.connection
+        writer.write(f"GET / HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+        body = await reader.readexactly(int(length[1]))
+        return {"status": int(head.split(b" ", 2)[1]), "body": body.decode()}
+
+    def close(self):
+        if self.connection is not None:
+            self.connection[1].close()
+            self.connection = None
 
 
 class Control:
@@ -246,6 +296,8 @@ class Control:
         elif do == "unload":
             async with self.lock:
                 await self.proxies.unload(rest["id"])
+        elif do == "config":
+            return {"config": self.proxies.configs.get(rest["id"])}
         elif do == "member":
             await self.members.start(**rest)
         elif do == "no-member":
@@ -254,7 +306,8 @@ class Control:
             return await get(**rest)
         elif do == "client":
             name = rest.pop("name")
-            self.clients[name] = Client(**rest)
+            kind = KeptClient if rest.pop("kept", False) else Client
+            self.clients[name] = kind(**rest)
         elif do == "tally":
             client = self.clients.pop(rest["name"]) if rest["end"] else self.clients[rest["name"]]
             return await client.tally(rest["end"])

@@ -122,6 +122,16 @@ impl DataPlane {
         Ok(Got::Answer(status.with_context(|| format!("an answer without a status: {answer}"))?, body))
     }
 
+    /// Sends one request from `source`, and returns the address that the member takes for the client's: the one that the
+    /// PROXY protocol or `X-Forwarded-For` names, else the one that the connection comes from.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn client_seen(&self, address: &str, port: u16, source: &str) -> anyhow::Result<String> {
+        let question = json!({"do": "get", "address": address, "port": port, "source": source, "path": "/client"});
+        Ok(self.reply(question).await?.body)
+    }
+
     /// Sends one request with this `Host` header (`None`: without one, in HTTP/1.0) for this path, as it is written.
     ///
     /// # Errors
@@ -164,7 +174,36 @@ impl DataPlane {
         self.ask(&question).await.map(drop)
     }
 
-    /// The same over TLS, to this host.
+    /// The same from `source`.
+    ///
+    /// # Errors
+    /// The data plane does not run.
+    pub async fn client_from(
+        &self,
+        source: &str,
+        name: &str,
+        (address, port): (&str, u16),
+        every: Duration,
+    ) -> anyhow::Result<()> {
+        let every = every.as_secs_f64();
+        let question =
+            json!({"do": "client", "name": name, "address": address, "port": port, "every": every, "source": source});
+        self.ask(&question).await.map(drop)
+    }
+
+    /// Starts a client, under a name, that keeps its connection, and sends the next request on it `every` after the one
+    /// before, or when that is answered. Where the connection ends, that is a request that fails, and the next one begins another.
+    ///
+    /// # Errors
+    /// The data plane does not run.
+    pub async fn kept_client(&self, name: &str, address: &str, port: u16, every: Duration) -> anyhow::Result<()> {
+        let every = every.as_secs_f64();
+        let question =
+            json!({"do": "client", "name": name, "address": address, "port": port, "every": every, "kept": true});
+        self.ask(&question).await.map(drop)
+    }
+
+    /// As [`Self::client`] over TLS, to this host.
     ///
     /// # Errors
     /// The data plane does not run.
@@ -195,6 +234,15 @@ impl DataPlane {
     /// There is none.
     pub async fn stop_client(&self, client: &str) -> anyhow::Result<Traffic> {
         Ok(serde_json::from_value(self.ask(&json!({"do": "tally", "name": client, "end": true})).await?)?)
+    }
+
+    /// Returns the configuration that a load balancer's haproxy serves, given the ID; `None` if it serves nothing.
+    ///
+    /// # Errors
+    /// The data plane does not run.
+    pub async fn config(&self, balancer: &str) -> anyhow::Result<Option<String>> {
+        let answer = self.ask(&json!({"do": "config", "id": balancer})).await?;
+        Ok(answer["config"].as_str().map(str::to_owned))
     }
 
     async fn ask(&self, question: &Value) -> anyhow::Result<Value> {

@@ -4,6 +4,7 @@
 //! `OCTAVIA_MODEL_REQUESTS` sets how many random requests are sent, `OCTAVIA_MODEL_SEED` which ones.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
+mod haproxy;
 mod network;
 mod pair;
 mod policies;

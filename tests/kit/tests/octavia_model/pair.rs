@@ -206,12 +206,13 @@ impl<'a> Pair<'a> {
         self.model_ids.iter().fold(text.to_owned(), |text, (real, model)| text.replace(real, model))
     }
 
-    fn to_real(&self, text: &str) -> String {
+    /// Returns a text with the real IDs in the place of the model's.
+    pub fn to_real(&self, text: &str) -> String {
         self.model_ids.iter().fold(text.to_owned(), |text, (real, model)| text.replace(model, real))
     }
 }
 
-fn without(tree: Value, key: &str) -> Value {
+pub fn without(tree: Value, key: &str) -> Value {
     match tree {
         Value::Object(tree) => {
             tree.into_iter().filter(|(one, _)| one != key).map(|(name, value)| (name, without(value, key))).collect()

@@ -9,6 +9,7 @@ use gimbal_testkit::openstack::{Service, Steer, Steered};
 use gimbal_tests::WayBack;
 
 mod bad_input;
+mod groups;
 mod ingress;
 mod kills;
 mod life;
@@ -38,6 +39,7 @@ async fn people_controllers_and_bad_input() {
         people::finalizers_that_are_removed_by_hand_are_set_again(&stage),
         people::one_that_is_deleted_beside_its_service_comes_back(&stage),
         people::slices_that_come_before_their_service(&stage),
+        groups::two_services_share_a_load_balancer(&stage),
         people::a_service_that_is_made_again_at_once(&stage),
     ];
     assert_eq!(stage.left().await.unwrap(), [""; 0]);
