@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_wire::{KuryrReason, pb};
-use gimbal_octavia_plan::{ApiVerb, ServiceCall};
+use gimbal_octavia_plan::{ApiVerb, PlannedStep, ServiceCall};
 use gimbal_octavia_registry::ClusterView;
 use gimbal_transport::Viewer;
 
@@ -200,11 +200,11 @@ pub(crate) fn planned(request: &ServiceCall) -> pb::PlannedChange {
         ApiVerb::Update => "update",
         ApiVerb::Delete => "delete",
     };
-    // The last segment names the object, unless the request is for a collection.
-    let mut path = request.path.rsplit('/').skip_while(|last| *last == "tags");
+    // The last segment names the object. Members that are set together have the ID of their pool.
+    let mut path = request.path.rsplit('/').skip_while(|last| ["tags", "members", "failover"].contains(last));
     let id = match request.verb {
         ApiVerb::Create => "",
-        _ => path.next().filter(|last| *last != "members").unwrap_or_default(),
+        _ => path.next().unwrap_or_default(),
     };
     let body = request.body.get(request.resource).unwrap_or(&request.body);
     let fields = body.as_object().into_iter().flatten();
@@ -216,6 +216,16 @@ pub(crate) fn planned(request: &ServiceCall) -> pb::PlannedChange {
         name: body["name"].as_str().unwrap_or_default().to_owned(),
         diff: fields.map(|(key, value)| cut(&format!("{sign} {key}: {value}"))).collect(),
     }
+}
+
+/// Returns a change that would follow, with what is known of the object.
+pub(crate) fn planned_step(step: &PlannedStep) -> pb::PlannedChange {
+    let mut shown = planned(&step.change.request());
+    if shown.name.is_empty() {
+        shown.name.clone_from(&step.name);
+    }
+    shown.diff.extend(step.members.iter().map(|line| cut(line)));
+    shown
 }
 
 /// Returns one cluster.

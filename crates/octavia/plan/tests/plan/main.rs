@@ -6,6 +6,7 @@ mod certificates;
 mod complaints;
 mod executor;
 mod floating;
+mod foresight;
 mod gap;
 mod given_away;
 mod groups;
