@@ -115,6 +115,9 @@ impl Actor {
                 memory.pause(now, PENDING_PAUSE);
             }
             ServiceRefusal::Duplicate | ServiceRefusal::InUse | ServiceRefusal::Changed | ServiceRefusal::NotFound => {
+                if let (CloudChange::UpdatePort { id, .. }, ServiceRefusal::NotFound) = (change, &refusal) {
+                    self.seen.ports.retain(|one| one.id != *id);
+                }
                 memory.looked = false;
                 self.part_failed(part, now, None);
             }

@@ -196,6 +196,7 @@ impl Actor {
         let read = SeenPort::read(fields);
         for port in self.seen.ports.iter_mut().filter(|one| one.id == id) {
             set(fields, "security_groups", &mut port.security_groups, &read.security_groups);
+            set(fields, "description", &mut port.description, &read.description);
         }
         self.forget_released(fields, id);
     }

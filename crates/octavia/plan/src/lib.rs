@@ -50,6 +50,7 @@ mod suspect;
 mod tags;
 mod target;
 mod unfinished;
+mod unmarked;
 mod vip;
 
 pub use actor::Actor;

@@ -29,4 +29,5 @@ mod sharing;
 mod strangers;
 mod tags;
 mod unfinished;
+mod unmarked;
 mod wish;

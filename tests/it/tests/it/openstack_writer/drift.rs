@@ -141,13 +141,14 @@ pub async fn missing_and_changed(stage: &Stage, around: &Surroundings) {
     let neutron = cloud.neutron(Service::Neutron).unwrap();
     neutron.delete(&format!("/floatingips/{floating}")).await.unwrap();
     let port = stage.vip_port(&id).await;
-    neutron.put(&format!("/ports/{port}"), &json!({"port": {"security_groups": []}})).await.unwrap();
+    let theirs = json!({"port": {"security_groups": [], "description": "theirs"}});
+    neutron.put(&format!("/ports/{port}"), &theirs).await.unwrap();
     controller.speak();
     expect_shape(stage, &id, &before).await;
-    let wait = eventually("the port of the VIP has its security group again", MADE, async || {
+    let wait = eventually("the port of the VIP has its mark and its security group again", MADE, async || {
         let row = neutron.get(&format!("/ports/{port}")).await.unwrap()["port"].take();
-        let has = row["security_groups"].as_array().unwrap().contains(&json!(around.group));
-        if has { Ok(()) } else { Err(row) }
+        let has_group = row["security_groups"].as_array().unwrap().contains(&json!(around.group));
+        if has_group && text(&row["description"]).contains(&owner) { Ok(()) } else { Err(row) }
     });
     wait.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.writer().process.log_tail()));
     let another = |report: &LoadBalancerReport| {
@@ -162,7 +163,11 @@ pub async fn missing_and_changed(stage: &Stage, around: &Surroundings) {
         if row["port_id"] == port { Ok(()) } else { Err(row) }
     });
     wait.await.unwrap();
+    // The owner goes right after somebody has changed the description once more.
+    neutron.put(&format!("/ports/{port}"), &json!({"port": {"description": "theirs"}})).await.unwrap();
     controller.remove("drift", &owner).await;
+    let left = neutron.get(&format!("/ports?id={port}")).await.unwrap();
+    assert_eq!(left["ports"], json!([]), "nothing of it is left");
 }
 
 /// Who may connect to a listener: everybody instead of some, more than are wanted, and others.
