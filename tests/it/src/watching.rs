@@ -46,7 +46,7 @@ impl Watching {
     /// Nothing comes.
     #[must_use]
     pub fn next(&self) -> Value {
-        self.events.recv_timeout(SOON).expect("nothing came")
+        self.events.recv_timeout(SOON).unwrap_or_else(|error| panic!("nothing came: {error}"))
     }
 
     /// Waits until it prints something like this.

@@ -85,9 +85,8 @@ impl Actor {
         let seen = pools.find(|one| one.id == *pool).map(|one| one.members.as_slice()).unwrap_or_default();
         let wanted: Vec<SeenMember> = members.iter().map(SeenMember::read).collect();
         let is_at = |one: &SeenMember, other: &SeenMember| one.address == other.address && one.port == other.port;
-        let line = |sign: char, one: &SeenMember| {
-            format!("{sign} {}, weight {}", place(&one.address, one.port), one.weight)
-        };
+        let line =
+            |sign: char, one: &SeenMember| format!("{sign} {}, weight {}", place(&one.address, one.port), one.weight);
         let set = wanted.iter().filter_map(|one| match seen.iter().find(|seen| is_at(seen, one)) {
             None => Some(line('+', one)),
             Some(seen) if seen.weight == one.weight && seen.name == one.name => None,

@@ -16,7 +16,9 @@ pub(super) fn diff(name: &str, answer: &pb::ExplainResponse, output: OutputForm)
         // Before its first look the writer plans nothing, and what is in the way may need another wish.
         0 if status.phase() != pb::Phase::Ready => {
             let phase = phase(&status);
-            ended(format!("no change of {name} is planned, and it is {phase}: gimbalctl lb why {name} says what is in the way"))
+            ended(format!(
+                "no change of {name} is planned, and it is {phase}: gimbalctl lb why {name} says what is in the way"
+            ))
         }
         0 => Ok(()),
         1 => ended(format!("one change of {name} would follow")),

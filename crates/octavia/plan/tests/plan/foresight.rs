@@ -20,7 +20,9 @@ fn planned(world: &World) -> Vec<PlannedStep> {
 /// Returns a value without IDs: those of new objects are not known before.
 fn without_ids(value: Value) -> Value {
     match value {
-        Value::String(text) if text.starts_with("new-") || text.len() == 36 && text.matches('-').count() == 4 => json!("ID"),
+        Value::String(text) if text.starts_with("new-") || text.len() == 36 && text.matches('-').count() == 4 => {
+            json!("ID")
+        }
         Value::Array(all) => all.into_iter().map(without_ids).collect(),
         Value::Object(fields) => fields.into_iter().map(|(key, value)| (key, without_ids(value))).collect(),
         other => other,
@@ -73,11 +75,16 @@ fn from_the_creation_to_the_removal() {
             (wish.from_outside, wish.floating, wish.monitor) = (true, true, true);
         });
         if stepwise {
-            let lacks = ProviderAbilities { populated_create: false, batch_members: false, ..ProviderAbilities::default() };
+            let lacks =
+                ProviderAbilities { populated_create: false, batch_members: false, ..ProviderAbilities::default() };
             world.facts.providers.insert("lab".into(), lacks);
         }
         let kinds = as_planned(&mut world);
-        assert_eq!((kinds[0], kinds[1], kinds.len()), ("port", "loadbalancer", if stepwise { 8 } else { 3 }), "{kinds:?}");
+        assert_eq!(
+            (kinds[0], kinds[1], kinds.len()),
+            ("port", "loadbalancer", if stepwise { 8 } else { 3 }),
+            "{kinds:?}"
+        );
         changed(&mut world, &mut wish, |wish| wish.members = vec![(2, 80, 0), (4, 80, 1)]);
         changed(&mut world, &mut wish, |wish| {
             wish.ports.push((Protocol::Udp, 53));
@@ -160,10 +167,7 @@ fn members_are_shown_one_by_one() {
     world.actor.want(wish.entry());
     let [step] = &planned(&world)[..] else { panic!() };
     assert_eq!(step.name, "shop/web:TCP:80", "the pool");
-    assert_eq!(
-        step.members,
-        ["~ 10.1.0.2:8080, weight 0", "+ 10.1.0.4:8080, weight 1", "- 10.1.0.3:8080, weight 1"]
-    );
+    assert_eq!(step.members, ["~ 10.1.0.2:8080, weight 0", "+ 10.1.0.4:8080, weight 1", "- 10.1.0.3:8080, weight 1"]);
     world.actor.want(wish.deleting());
     let [step] = &planned(&world)[..] else { panic!() };
     assert_eq!((&*step.name, step.members.len()), ("shop/web", 0));

@@ -136,7 +136,8 @@ async fn the_cloud_providers(stage: &Stage, network: &str) {
     // The same with grpcurl, and then for real.
     let client = stage.programs.ask(stage.writer()).unwrap();
     let adopt = |dry_run: bool| {
-        let order = json!({"cluster": "prod1", "namespace": "shop", "name": "api", "loadBalancerId": id, "dryRun": dry_run});
+        let order =
+            json!({"cluster": "prod1", "namespace": "shop", "name": "api", "loadBalancerId": id, "dryRun": dry_run});
         client.call("gimbal.kuryr.v1.AdminService/Adopt", &order)
     };
     let shown = adopt(true).unwrap();

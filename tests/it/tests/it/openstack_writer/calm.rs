@@ -74,7 +74,11 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
     controller.want("web", wanted(&owner(1), 2, &stage.subnet, &[80], &["10.0.0.2"]));
     controller.want("more", wanted(&owner(2), 1, &stage.subnet, &[80], &["10.0.0.2"]));
     expect_why(&stage, &["waits for changes to be allowed: Update pools/"]).await;
-    expect_diff(&stage, &[("update", "members", r#""diff":["+ 10.0.0.2:8080, weight 1","- 10.0.0.1:8080, weight 1"]"#)]).await;
+    expect_diff(
+        &stage,
+        &[("update", "members", r#""diff":["+ 10.0.0.2:8080, weight 1","- 10.0.0.1:8080, weight 1"]"#)],
+    )
+    .await;
     controller.delete("web", &owner(1));
     expect_why(&stage, &["waits for changes to be allowed: Delete loadbalancers/"]).await;
     expect_diff(&stage, &[("delete", "loadbalancer", id.as_str())]).await;

@@ -111,7 +111,10 @@ pub async fn what_there_is_and_what_changes(stage: &Stage, controller: &Controll
     let lines = gimbalctl_watch(&stage.programs, stage.writer().port, "lb watch --cluster prod1 -o json").unwrap();
     for name in ["more", "web"] {
         let event = watch.next();
-        assert_eq!((&event["loadBalancer"]["key"], &event["loadBalancer"]["phase"]), (&key(name), &json!("PHASE_READY")));
+        assert_eq!(
+            (&event["loadBalancer"]["key"], &event["loadBalancer"]["phase"]),
+            (&key(name), &json!("PHASE_READY"))
+        );
         let line = lines.next();
         assert_eq!((&line["service"], &line["phase"]), (&json!(format!("shop/{name}")), &json!("ready")), "{line}");
     }

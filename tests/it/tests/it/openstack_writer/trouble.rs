@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gimbal_kuryr_model::{
-    Algorithm, DesiredLoadBalancer, DesiredMember, DesiredMembers, HealthMonitor, LoadBalancerHeader, LoadBalancerReport,
-    MonitorKind,
+    Algorithm, DesiredLoadBalancer, DesiredMember, DesiredMembers, HealthMonitor, LoadBalancerHeader,
+    LoadBalancerReport, MonitorKind,
 };
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{Service, Steer, Steered};
