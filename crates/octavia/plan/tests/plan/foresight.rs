@@ -14,7 +14,7 @@ use crate::services::{made, world};
 use crate::wish::Wish;
 
 fn planned(world: &World) -> Vec<PlannedStep> {
-    world.actor.planned(&world.facts, world.cloud.now(), 100).expect("it has looked")
+    world.actor.planned(&world.facts, world.cloud.now(), 100).unwrap()
 }
 
 /// Returns a value without IDs: those of new objects are not known before.
