@@ -304,3 +304,37 @@ fn trouble(name: &str, state: &ClusterState, view: Option<&ClusterView>) -> Stri
             .join("; "),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gimbal_octavia_plan::CloudChange;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_planned_change_names_its_object_and_what_differs() {
+        let shown = |change: CloudChange, name: &str, members: &[&str]| {
+            let members = members.iter().map(ToString::to_string).collect();
+            let pb::PlannedChange { verb, kind, id, name, diff } =
+                planned_step(&PlannedStep { change, name: name.to_owned(), members });
+            (format!("{verb} {kind} {id} {name}"), diff)
+        };
+        let pool = || "p1".to_owned();
+        let members = CloudChange::SetMembers { pool: pool(), members: vec![json!({"weight": 1})], additive: true };
+        let lines = ["+ 10.0.0.1:80, weight 1"];
+        let line = "+ 10.0.0.1:80, weight 1".to_owned();
+        assert_eq!(
+            shown(members, "shop/web:TCP:80", &lines),
+            ("update members p1 shop/web:TCP:80".to_owned(), vec![line])
+        );
+        let rename = CloudChange::UpdatePool { id: pool(), fields: json!({"name": "new"}) };
+        assert_eq!(shown(rename, "old", &[]), ("update pool p1 new".to_owned(), vec!["~ name: \"new\"".to_owned()]));
+        let made = CloudChange::CreateMember { pool: pool(), body: json!({"weight": 0}) };
+        assert_eq!(shown(made, "pool", &[]), ("create member  pool".to_owned(), vec!["+ weight: 0".to_owned()]));
+        let tagged = CloudChange::TagPort { id: "port".to_owned(), tags: json!(["a"]) };
+        assert_eq!(shown(tagged, "", &[]), ("update port port ".to_owned(), vec!["~ tags: [\"a\"]".to_owned()]));
+        let failover = CloudChange::FailoverBalancer { id: "lb".to_owned() };
+        assert_eq!(shown(failover, "web", &[]), ("update loadbalancer lb web".to_owned(), Vec::new()));
+    }
+}
