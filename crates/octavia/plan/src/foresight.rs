@@ -13,7 +13,7 @@ use crate::seen::{Provisioning, SeenBalancer, SeenFloatingIp, SeenListener, Seen
 use crate::seen_policy::SeenPolicy;
 use crate::step::{BalancerStep, CloudLook, Wait};
 
-/// Steps for each change: one waits until Octavia has finished, and one reads what a batch of members has made.
+/// Steps for each change: one waits until Octavia has finished, one reads what a batch of members has made, and one looks.
 const STEPS: usize = 4;
 
 /// A change that would follow.
@@ -28,7 +28,7 @@ pub struct PlannedStep {
 }
 
 impl Actor {
-    /// Returns the changes that would follow if nothing were in the way, in order, at most so many; `None` before the first look.
+    /// Returns the changes that would follow if nothing were in the way, in order, at most `most`; `None` before the first look.
     /// They end where something else has to be read, or waited for, before it is known what follows.
     #[must_use]
     pub fn planned(&self, facts: &CloudFacts, now: Duration, most: usize) -> Option<Vec<PlannedStep>> {
@@ -38,6 +38,7 @@ impl Actor {
         let mut actor = self.clone();
         actor.memory.clear_the_way(now);
         let mut planned: Vec<PlannedStep> = Vec::new();
+        let mut looked_after = None;
         for _ in 0..most.saturating_mul(STEPS) {
             match actor.step(facts, now) {
                 // What would follow itself is not done by being accepted.
@@ -50,6 +51,9 @@ impl Actor {
                 }
                 BalancerStep::Wait(Wait::Pending { balancer }) if actor.finishes(&balancer) => {}
                 BalancerStep::Look(CloudLook::Members { pool }) => actor.number_members(&pool),
+                BalancerStep::Look(CloudLook::Owner) if looked_after.replace(planned.len()) != Some(planned.len()) => {
+                    actor.looks_again(now);
+                }
                 _ => break,
             }
         }
@@ -107,6 +111,14 @@ impl Actor {
             settle(&mut all[at]);
         }
         true
+    }
+
+    /// A look finds what is foreseen.
+    fn looks_again(&mut self, now: Duration) {
+        let seen = (*self.seen).clone();
+        // What providers lack is found by real looks.
+        drop(self.looked(seen, now));
+        self.memory.clear_the_way(now);
     }
 
     /// Gives the members of a pool the IDs that they would be read with.

@@ -82,7 +82,7 @@ fn from_the_creation_to_the_removal() {
         let kinds = as_planned(&mut world);
         assert_eq!(
             (kinds[0], kinds[1], kinds.len()),
-            ("port", "loadbalancer", if stepwise { 8 } else { 3 }),
+            ("port", "loadbalancer", if stepwise { 9 } else { 3 }),
             "{kinds:?}"
         );
         changed(&mut world, &mut wish, |wish| wish.members = vec![(2, 80, 0), (4, 80, 1)]);
@@ -149,7 +149,7 @@ fn a_router_with_its_policies() {
 fn what_is_in_the_way_is_left_out() {
     let (mut wish, mut world) = world(|_| {});
     made(&wish, &mut world);
-    wish.members = vec![(4, 80, 1)];
+    wish.members = vec![(1, 80, 0), (2, 80, 1), (3, 80, 1)];
     world.actor.want(wish.entry());
     let change = world.run_to_change();
     world.refuses = Some(|_| Some(ChangeOutcome::Refused(ServiceRefusal::Quota("members".into()))));
