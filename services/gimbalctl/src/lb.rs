@@ -1,5 +1,7 @@
 //! `gimbalctl lb`: the load balancers of Kubernetes clusters in OpenStack.
 
+mod diff;
+
 use clap::{Args, Subcommand};
 use gimbal_kuryr_wire::pb;
 use gimbal_model::NamespaceName;
@@ -27,6 +29,15 @@ pub enum LbCommand {
     List(WhichOnes),
     /// Says why a load balancer is as it is
     Why {
+        /// The Service, as namespace/name; or a router, as namespace/KuryrL7Router:name
+        #[arg(value_parser = entry)]
+        entry: EntryRef,
+        /// The cluster; may be left out with a cluster's own certificate
+        #[arg(long, default_value = "")]
+        cluster: String,
+    },
+    /// Prints what openstack-writer would change about a load balancer; exit code 1 if there is anything
+    Diff {
         /// The Service, as namespace/name; or a router, as namespace/KuryrL7Router:name
         #[arg(value_parser = entry)]
         entry: EntryRef,
@@ -116,6 +127,25 @@ pub struct EntryRef {
     name: String,
 }
 
+impl EntryRef {
+    /// Says that there is no such thing.
+    fn missing(&self) -> Exit {
+        let Self { kind, namespace, name } = self;
+        Exit::Failure(match kind {
+            pb::EntryKind::L7Router => format!("there is no router {namespace}/{name}"),
+            _ => format!("there is no load balancer for {namespace}/{name}"),
+        })
+    }
+}
+
+impl std::fmt::Display for EntryRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, namespace, name } = self;
+        let kind = if *kind == pb::EntryKind::L7Router { ROUTER } else { "" };
+        write!(f, "{namespace}/{kind}{name}")
+    }
+}
+
 fn entry(text: &str) -> Result<EntryRef, String> {
     let (kind, text) = match text.split_once(&format!("/{ROUTER}")) {
         Some((namespace, name)) => (pb::EntryKind::L7Router, format!("{namespace}/{name}")),
@@ -142,6 +172,7 @@ pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Re
         LbCommand::Confirm { uid, cluster } => clusters::confirm(cluster, uid, channel, output).await,
         LbCommand::List(which) => list(which, channel, output).await,
         LbCommand::Why { entry, cluster } => why(entry, cluster, channel, output).await,
+        LbCommand::Diff { entry, cluster } => difference(entry, cluster, channel, output).await,
         LbCommand::Watch(which) => watch(which, channel, output).await,
         LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
             let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
@@ -211,16 +242,28 @@ async fn list(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<
 }
 
 async fn why(entry: EntryRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let EntryRef { kind, namespace, name } = entry;
-    let missing = Exit::Failure(match kind {
-        pb::EntryKind::L7Router => format!("there is no router {namespace}/{name}"),
-        _ => format!("there is no load balancer for {namespace}/{name}"),
-    });
-    let request = pb::ExplainRequest { cluster, namespace, name, kind: kind.into() };
-    let answer = InspectionServiceClient::new(channel).explain(request).await.map_err(failed)?.into_inner();
+    let missing = entry.missing();
+    let answer = explained(entry, cluster, channel).await?;
     show_why(&answer, output)?;
     // What was printed says what is known; a script has to see that there is no such thing.
     answer.load_balancer.map(drop).ok_or(missing)
+}
+
+async fn difference(entry: EntryRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
+    let (missing, name) = (entry.missing(), entry.to_string());
+    let answer = explained(entry, cluster, channel).await?;
+    if answer.load_balancer.is_none() {
+        return Err(missing);
+    }
+    let (text, end) = diff::diff(&name, &answer, output);
+    print(&text)?;
+    end
+}
+
+async fn explained(entry: EntryRef, cluster: String, channel: Channel) -> Result<pb::ExplainResponse, Exit> {
+    let EntryRef { kind, namespace, name } = entry;
+    let request = pb::ExplainRequest { cluster, namespace, name, kind: kind.into() };
+    Ok(InspectionServiceClient::new(channel).explain(request).await.map_err(failed)?.into_inner())
 }
 
 fn show_why(answer: &pb::ExplainResponse, output: OutputForm) -> Result<(), Exit> {
@@ -398,6 +441,9 @@ mod tests {
         assert_eq!(entry(&shown), Ok(EntryRef { kind: pb::EntryKind::L7Router, namespace, name }));
         let EntryRef { kind, namespace, name } = entry("shop/web").unwrap();
         assert_eq!((kind, &*namespace, &*name), (pb::EntryKind::LoadBalancer, "shop", "web"));
+        for text in [&*shown, "shop/web"] {
+            assert_eq!(entry(text).unwrap().to_string(), text);
+        }
         for bad in ["web", "shop/", "shop/KuryrL7Router:", "shop/KuryrPort:web", "a/b/KuryrL7Router:web"] {
             assert!(entry(bad).is_err(), "{bad}");
         }

@@ -19,6 +19,7 @@
 //! gimbalctl lb clusters                      the clusters, what is held of them, and their trouble
 //! gimbalctl lb list                          the load balancers that clusters want, and what came of them
 //! gimbalctl lb why shop/web                  why one is as it is, and the last steps of the work on it
+//! gimbalctl lb diff shop/web                 what openstack-writer would change about one
 //! gimbalctl lb watch                         the same as list, and then each change
 //! gimbalctl lb adopt shop/web ID --dry-run   what taking over a load balancer of Kuryr or the cloud provider would change
 //! gimbalctl lb approve HOLD --cluster prod1  releases a removal that the guard holds
@@ -313,6 +314,8 @@ mod tests {
             "lb list",
             "lb list --cluster prod1 -n shop --trouble -o json",
             "lb why shop/web --cluster prod1",
+            "lb diff shop/web --cluster prod1",
+            "lb diff gimbal/KuryrL7Router:router -o json",
             "lb clusters -o json",
             "lb approve m-1 --cluster prod1",
             "lb confirm 1111 --cluster prod1",
@@ -343,6 +346,7 @@ mod tests {
             "man",
             "lb",
             "lb why web",
+            "lb diff web",
             "lb why shop/web/x",
             "lb why Shop/web",
             "lb list --namespace Bad_NS",

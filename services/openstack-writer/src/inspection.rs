@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
 use crate::clusters::{Clusters, SharedConfig};
-use crate::listing::{EntrySelection, ListPlace, cluster, phase_word, status, unreadable};
+use crate::listing::{EntrySelection, ListPlace, cluster, phase_word, planned_step, status, unreadable};
 use crate::mailbox::{OwnerEnded, OwnerHandle};
 use crate::watch::follow;
 
@@ -186,6 +186,7 @@ pub(crate) fn explain(all: &Clusters, cluster: &Text, key: &DesiredKey) -> pb::E
     if let Some(explanation) = all.registry.explain(cluster, key, now) {
         registry_reasons(&mut response, explanation);
     }
+    response.planned = all.registry.planned(cluster, key, now).iter().map(planned_step).collect();
     response
 }
 

@@ -62,15 +62,22 @@ async fn missing_roles(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<Ve
             }
             Err(error) => return Err(error),
         };
-        let has = |wanted: &[&str]| wanted.iter().any(|role| roles.contains(*role));
-        if !has(&OCTAVIA_ROLES) {
-            missing.push(format!("project {project}: no role load-balancer_member (or load-balancer_admin)"));
-        }
-        if !has(&NEUTRON_ROLES) {
-            missing.push(format!("project {project}: no role member, for ports and floating IPs"));
-        }
+        missing.extend(lacking(project, &roles));
     }
     Ok(missing)
+}
+
+/// Returns the roles that these lack in a project.
+fn lacking(project: &str, roles: &BTreeSet<String>) -> Vec<String> {
+    let has = |wanted: &[&str]| wanted.iter().any(|role| roles.contains(*role));
+    let mut missing = Vec::new();
+    if !has(&OCTAVIA_ROLES) {
+        missing.push(format!("project {project}: no role load-balancer_member (or load-balancer_admin)"));
+    }
+    if !has(&NEUTRON_ROLES) {
+        missing.push(format!("project {project}: no role member, for ports and floating IPs"));
+    }
+    missing
 }
 
 /// Returns what is missing for the certificates of Ingresses.
@@ -83,11 +90,14 @@ async fn missing_key_role(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result
             Err(Error::Forbidden { .. }) => continue,
             Err(error) => return Err(error),
         };
-        if !BARBICAN_ROLES.iter().any(|role| roles.contains(*role)) {
-            missing.push(format!("project {project}: no role creator, for the certificates of Ingresses"));
-        }
+        missing.extend(lacking_key_role(project, &roles));
     }
     Ok(missing)
+}
+
+fn lacking_key_role(project: &str, roles: &BTreeSet<String>) -> Option<String> {
+    let has = BARBICAN_ROLES.iter().any(|role| roles.contains(*role));
+    (!has).then(|| format!("project {project}: no role creator, for the certificates of Ingresses"))
 }
 
 async fn subnets(
@@ -197,6 +207,26 @@ mod tests {
         assert_eq!((&*id, &*facts.network, facts.cidr.to_string(), facts.mtu), ("s", "n", "10.96.0.0/16".into(), 1450));
         assert!(facts.tags.contains("a"));
         assert_eq!(subnet(&json!({"id": "s"}), 0), None);
+    }
+
+    #[test]
+    fn a_missing_role_is_named_with_its_project() {
+        let octavia = "project p1: no role load-balancer_member (or load-balancer_admin)";
+        let neutron = "project p1: no role member, for ports and floating IPs";
+        let key_manager = "project p1: no role creator, for the certificates of Ingresses";
+        for (roles, expected) in [
+            (&["reader"][..], &[octavia, neutron, key_manager][..]),
+            (&["reader", "load-balancer_member", "creator"], &[neutron]),
+            (&["manager", "creator"], &[octavia]),
+            (&["load-balancer_member", "manager"], &[key_manager]),
+            // One role for all of it.
+            (&["member"], &[]),
+            (&["admin"], &[]),
+        ] {
+            let has: BTreeSet<String> = roles.iter().map(ToString::to_string).collect();
+            let found: Vec<String> = lacking("p1", &has).into_iter().chain(lacking_key_role("p1", &has)).collect();
+            assert_eq!(found, expected, "{roles:?}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_wire::{KuryrReason, pb};
-use gimbal_octavia_plan::{ApiVerb, ServiceCall};
+use gimbal_octavia_plan::{ApiVerb, PlannedStep, ServiceCall};
 use gimbal_octavia_registry::ClusterView;
 use gimbal_transport::Viewer;
 
@@ -200,11 +200,11 @@ pub(crate) fn planned(request: &ServiceCall) -> pb::PlannedChange {
         ApiVerb::Update => "update",
         ApiVerb::Delete => "delete",
     };
-    // The last segment names the object, unless the request is for a collection.
-    let mut path = request.path.rsplit('/').skip_while(|last| *last == "tags");
+    // The last segment names the object. Members that are set together have the ID of their pool.
+    let mut path = request.path.rsplit('/').skip_while(|last| ["tags", "members", "failover"].contains(last));
     let id = match request.verb {
         ApiVerb::Create => "",
-        _ => path.next().filter(|last| *last != "members").unwrap_or_default(),
+        _ => path.next().unwrap_or_default(),
     };
     let body = request.body.get(request.resource).unwrap_or(&request.body);
     let fields = body.as_object().into_iter().flatten();
@@ -216,6 +216,16 @@ pub(crate) fn planned(request: &ServiceCall) -> pb::PlannedChange {
         name: body["name"].as_str().unwrap_or_default().to_owned(),
         diff: fields.map(|(key, value)| cut(&format!("{sign} {key}: {value}"))).collect(),
     }
+}
+
+/// Returns a change that would follow, with what is known of the object.
+pub(crate) fn planned_step(step: &PlannedStep) -> pb::PlannedChange {
+    let mut shown = planned(&step.change.request());
+    if shown.name.is_empty() {
+        shown.name.clone_from(&step.name);
+    }
+    shown.diff.extend(step.members.iter().map(|line| cut(line)));
+    shown
 }
 
 /// Returns one cluster.
@@ -292,5 +302,39 @@ fn trouble(name: &str, state: &ClusterState, view: Option<&ClusterView>) -> Stri
             .chain(view.map(unreadable).unwrap_or_default())
             .collect::<Vec<_>>()
             .join("; "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_octavia_plan::CloudChange;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_planned_change_names_its_object_and_what_differs() {
+        let shown = |change: CloudChange, name: &str, members: &[&str]| {
+            let members = members.iter().map(ToString::to_string).collect();
+            let pb::PlannedChange { verb, kind, id, name, diff } =
+                planned_step(&PlannedStep { change, name: name.to_owned(), members });
+            (format!("{verb} {kind} {id} {name}"), diff)
+        };
+        let pool = || "p1".to_owned();
+        let members = CloudChange::SetMembers { pool: pool(), members: vec![json!({"weight": 1})], additive: true };
+        let lines = ["+ 10.0.0.1:80, weight 1"];
+        let line = "+ 10.0.0.1:80, weight 1".to_owned();
+        assert_eq!(
+            shown(members, "shop/web:TCP:80", &lines),
+            ("update members p1 shop/web:TCP:80".to_owned(), vec![line])
+        );
+        let rename = CloudChange::UpdatePool { id: pool(), fields: json!({"name": "new"}) };
+        assert_eq!(shown(rename, "old", &[]), ("update pool p1 new".to_owned(), vec!["~ name: \"new\"".to_owned()]));
+        let made = CloudChange::CreateMember { pool: pool(), body: json!({"weight": 0}) };
+        assert_eq!(shown(made, "pool", &[]), ("create member  pool".to_owned(), vec!["+ weight: 0".to_owned()]));
+        let tagged = CloudChange::TagPort { id: "port".to_owned(), tags: json!(["a"]) };
+        assert_eq!(shown(tagged, "", &[]), ("update port port ".to_owned(), vec!["~ tags: [\"a\"]".to_owned()]));
+        let failover = CloudChange::FailoverBalancer { id: "lb".to_owned() };
+        assert_eq!(shown(failover, "web", &[]), ("update loadbalancer lb web".to_owned(), Vec::new()));
     }
 }

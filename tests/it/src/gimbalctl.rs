@@ -5,7 +5,7 @@ use std::process::Command;
 use gimbal_testkit::process::binary;
 use serde_json::Value;
 
-use crate::Programs;
+use crate::{Programs, Watching};
 
 /// What a command printed.
 #[derive(Debug)]
@@ -45,6 +45,22 @@ impl Printed {
 /// # Errors
 /// The certificate cannot be written, or the program is missing.
 pub fn gimbalctl(programs: &Programs, port: u16, words: &str) -> anyhow::Result<Printed> {
+    let mut command = command(programs, port, words)?;
+    // Programs of the test that run as tasks go on meanwhile.
+    let output = tokio::task::block_in_place(|| command.output())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok(Printed { code: output.status.code(), out: text(&output.stdout), error: text(&output.stderr) })
+}
+
+/// Runs a command of `gimbalctl` that prints JSON until it is stopped, as [`gimbalctl`] does.
+///
+/// # Errors
+/// As [`gimbalctl`].
+pub fn gimbalctl_watch(programs: &Programs, port: u16, words: &str) -> anyhow::Result<Watching> {
+    Watching::start(command(programs, port, words)?)
+}
+
+fn command(programs: &Programs, port: u16, words: &str) -> anyhow::Result<Command> {
     let pair = programs.admin()?;
     let mut command = Command::new(binary("gimbalctl")?);
     command
@@ -53,8 +69,5 @@ pub fn gimbalctl(programs: &Programs, port: u16, words: &str) -> anyhow::Result<
         .arg(format!("--tls-key={}", pair.key.display()))
         .arg(format!("--tls-ca={}", programs.pki.ca().display()))
         .args(words.split(' '));
-    // Programs of the test that run as tasks go on meanwhile.
-    let output = tokio::task::block_in_place(|| command.output())?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Printed { code: output.status.code(), out: text(&output.stdout), error: text(&output.stderr) })
+    Ok(command)
 }

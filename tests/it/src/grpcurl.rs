@@ -7,6 +7,8 @@ use gimbal_testkit::assets::Asset;
 use gimbal_testkit::{Pair, Pki};
 use serde_json::Value;
 
+use crate::Watching;
+
 const PACKAGE: &str = "gimbal.discovery.v1";
 
 /// Returns the full name of a method.
@@ -50,6 +52,14 @@ impl Grpcurl {
     pub fn call(&self, method: &str, request: &Value) -> anyhow::Result<Value> {
         let text = self.run(&["-d", &request.to_string()], &[&full(method)])?;
         serde_json::from_str(&text).with_context(|| format!("grpcurl printed no JSON: {text}"))
+    }
+
+    /// Calls a method that streams, named as for [`Self::call`].
+    ///
+    /// # Errors
+    /// grpcurl is missing and cannot be built.
+    pub fn watch(&self, method: &str, request: &Value) -> anyhow::Result<Watching> {
+        Watching::start(self.command(&["-d", &request.to_string()], &[&full(method)])?)
     }
 
     /// Returns the command line of a method without a request, for a person to repeat.

@@ -14,10 +14,11 @@ mod proxy;
 mod running;
 mod scene;
 mod signs;
+mod watching;
 mod way_back;
 
 pub use ask::{expect_log, expect_metric, get, metric};
-pub use gimbalctl::{Printed, gimbalctl};
+pub use gimbalctl::{Printed, gimbalctl, gimbalctl_watch};
 pub use grpcurl::Grpcurl;
 pub use ingresses::{INGRESSES, ROUTERS, ingress_path};
 pub use many::{expect_slices, offer_many};
@@ -29,6 +30,7 @@ pub use proxy::{Passed, Proxy};
 pub use running::{Discoverer, Writer};
 pub use scene::{Scene, discoverer_rights, put, writer_rights};
 pub use signs::in_parallel;
+pub use watching::Watching;
 pub use way_back::{CLUSTER, NAMESPACE, OFTEN, PROJECT, WayBack, WayBackProgram};
 
 use std::time::Duration;

@@ -218,13 +218,13 @@ impl Actor {
         }
     }
 
-    fn with_balancer(&mut self, id: &str, change: impl FnOnce(&mut SeenBalancer)) {
+    pub(crate) fn with_balancer(&mut self, id: &str, change: impl FnOnce(&mut SeenBalancer)) {
         if let Some(balancer) = self.seen.balancers.iter_mut().find(|one| one.id == id) {
             change(balancer);
         }
     }
 
-    fn listener_mut(&mut self, is_it: impl Fn(&SeenListener) -> bool) -> Option<&mut SeenListener> {
+    pub(crate) fn listener_mut(&mut self, is_it: impl Fn(&SeenListener) -> bool) -> Option<&mut SeenListener> {
         self.seen.balancers.iter_mut().flat_map(|one| &mut one.listeners).find(|one| is_it(one))
     }
 
@@ -233,7 +233,7 @@ impl Actor {
     }
 }
 
-fn has_policy(listener: &SeenListener, id: &str) -> bool {
+pub(crate) fn has_policy(listener: &SeenListener, id: &str) -> bool {
     listener.policies.iter().any(|one| one.id == id)
 }
 

@@ -120,6 +120,9 @@ impl Actor {
             | ServiceRefusal::InUse
             | ServiceRefusal::Changed(_)
             | ServiceRefusal::NotFound(_) => {
+                if let (CloudChange::UpdatePort { id, .. }, ServiceRefusal::NotFound(_)) = (change, &refusal) {
+                    self.seen.ports.retain(|one| one.id != *id);
+                }
                 memory.looked = false;
                 self.part_failed(part, now, None);
             }

@@ -85,7 +85,7 @@ impl Actor {
 
     /// A port without the mark is not the owner's any more.
     pub(crate) fn forget_released(&mut self, fields: &Value, id: &str) {
-        if fields.get("description").is_some() {
+        if fields["description"].as_str().is_some_and(|words| !self.mark.is_in(words)) {
             self.seen.ports.retain(|port| port.id != *id);
         }
     }

@@ -74,6 +74,9 @@ impl Actor {
         balancer: &SeenBalancer,
         now: Duration,
     ) -> Option<BalancerStep> {
+        if let Some(step) = self.marked_again(now) {
+            return Some(step);
+        }
         // Octavia sets them itself while it works.
         let is_told = target.octavias_groups().is_none_or(|wanted| is_same(wanted, &balancer.security_groups));
         let settled = balancer.provisioning == Provisioning::Active && is_told;

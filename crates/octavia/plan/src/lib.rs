@@ -23,6 +23,7 @@ mod certificates;
 mod change;
 mod children;
 mod floating;
+mod foresight;
 mod given_away;
 mod groups;
 mod lineup;
@@ -49,12 +50,14 @@ mod suspect;
 mod tags;
 mod target;
 mod unfinished;
+mod unmarked;
 mod vip;
 
 pub use actor::Actor;
 pub use adopt::Takeover;
 pub use certificates::FoundContent;
 pub use change::{ApiService, ApiVerb, CloudChange, ServiceCall};
+pub use foresight::PlannedStep;
 pub use mark::{
     KEEP, Mark, cluster_name_tag, cluster_tag, clusters_in, group_owner, is_group, is_reserved_word, is_word_of_mark,
     marked_owner, names_another_cluster, owner_tag_of, owners_in, service_of,

@@ -382,6 +382,19 @@ impl Memory {
         self.strangers = strangers;
     }
 
+    /// Whether OpenStack was ever looked at.
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looks.is_some()
+    }
+
+    /// Forgets what is in the way for now, as if OpenStack had just been looked at.
+    pub(crate) fn clear_the_way(&mut self, now: Duration) {
+        (self.looked, self.just_looked, self.looks) = (true, Some(now), None);
+        (self.lost, self.recheck, self.pause, self.moved) = (None, None, None, None);
+        self.blocks.clear();
+        self.invalid.clear();
+    }
+
     /// Whether OpenStack was looked at right before: a change may have waited in line since then.
     pub(crate) fn has_just_looked(&self, now: Duration) -> bool {
         self.just_looked.is_some_and(|at| now < at + RIGHT_BEFORE)

@@ -148,6 +148,9 @@ impl Actor {
         if let Some(step) = self.detached() {
             return step;
         }
+        if let Some(step) = self.marked_again(now) {
+            return step;
+        }
         let all = &self.seen.balancers;
         if let Some(balancer) = all.iter().min_by_key(|one| (one.provisioning.is_pending(), &one.created_at, &one.id)) {
             return delete_balancer(balancer);

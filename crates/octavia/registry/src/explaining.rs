@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::DesiredKey;
-use gimbal_octavia_plan::Block;
+use gimbal_octavia_plan::{Block, PlannedStep};
 
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
@@ -11,6 +11,9 @@ use crate::looking::is_newcomer;
 use crate::pace::Line;
 use crate::registry::Registry;
 use crate::view::{BalancerExplanation, ClusterView, RegistryCounts};
+
+/// Most changes that are shown before they are made.
+const PLANNED: usize = 50;
 
 impl Registry {
     /// Returns what is known about a cluster.
@@ -54,6 +57,16 @@ impl Registry {
             next: self.next(cluster, cell, now),
             steps: cell.journal.told(at),
         })
+    }
+
+    /// Returns the changes that would follow for an entry if nothing were in the way, the first 50 of them; none while OpenStack was
+    /// not looked at.
+    #[must_use]
+    pub fn planned(&self, cluster: &str, key: &DesiredKey, now: Instant) -> Vec<PlannedStep> {
+        let Some(cluster) = self.clusters.get(cluster) else { return Vec::new() };
+        let cell = cluster.keys.get(key).and_then(|owner| cluster.cells.get(owner));
+        let planned = cell.and_then(|cell| cell.actor.planned(&cluster.facts, self.shared.at(now), PLANNED));
+        planned.unwrap_or_default()
     }
 
     /// Returns whether what exists of an owner is being removed although nothing of the stream names it any more: a person has

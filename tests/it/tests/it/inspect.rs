@@ -1,61 +1,8 @@
 //! Inspection of both services with a usual client, grpcurl.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Child;
-use std::sync::mpsc::{Receiver, channel};
-
 use gimbal_testkit::eventually;
 use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, expect_metric, gimbalctl, slice_of, svc};
 use serde_json::{Value, json};
-
-/// A Watch call whose events are read as they arrive.
-struct Watching {
-    child: Child,
-    events: Receiver<Value>,
-}
-
-impl Watching {
-    fn start(client: &Grpcurl, request: &Value) -> Self {
-        let words = ["gimbal.discovery.v1.InspectionService/Watch"];
-        let mut child = client.command(&["-d", &request.to_string()], &words).unwrap().spawn().unwrap();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        let (sender, events) = channel();
-        std::thread::spawn(move || {
-            // grpcurl prints each message over several lines, and closes it in the first column.
-            let mut text = String::new();
-            for line in out.lines().map_while(Result::ok) {
-                text.push_str(&line);
-                if line == "}" || line == "{}" {
-                    let event = serde_json::from_str(&std::mem::take(&mut text)).unwrap();
-                    if sender.send(event).is_err() {
-                        return;
-                    }
-                }
-            }
-        });
-        Self { child, events }
-    }
-
-    fn next(&self) -> Value {
-        self.events.recv_timeout(SOON).expect("no event came")
-    }
-
-    fn until(&self, wanted: impl Fn(&Value) -> bool) -> Value {
-        loop {
-            let event = self.next();
-            if wanted(&event) {
-                return event;
-            }
-        }
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
 
 fn key(namespace: &str, name: &str) -> Value {
     json!({"namespace": namespace, "name": name})
@@ -263,7 +210,8 @@ async fn a_watch_tells_what_is_there_then_a_marker_then_what_changes() {
             .unwrap();
     }
     let request = json!({"backend": "node02", "namespace": "team1"});
-    let watches = [Watching::start(&above, &request), Watching::start(&below, &request)];
+    let watch = |client: &Grpcurl, request: &Value| client.watch("InspectionService/Watch", request).unwrap();
+    let watches = [watch(&above, &request), watch(&below, &request)];
     for watch in &watches {
         for name in ["api", "web"] {
             let event = watch.next();
@@ -286,7 +234,7 @@ async fn a_watch_tells_what_is_there_then_a_marker_then_what_changes() {
         assert_eq!(event["gone"], json!({"backend": "node02", "source": key("team1", "api")}));
     }
     // A watch of another namespace gets no such event: its marker comes first, then only its own.
-    let elsewhere = Watching::start(&above, &json!({"namespace": "team2"}));
+    let elsewhere = watch(&above, &json!({"namespace": "team2"}));
     assert_eq!(elsewhere.next(), json!({"snapshotDone": {}}));
     scene.put(&slice_of("team1", "web", "a", 1, 6)).await.unwrap();
     for cluster in [&scene.source, &scene.gimbal] {

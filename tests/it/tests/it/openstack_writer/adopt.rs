@@ -133,9 +133,19 @@ async fn the_cloud_providers(stage: &Stage, network: &str) {
     controller.expect("api", "waiting for the adoption", conflict).await;
     let shown = lb(stage, &format!("adopt shop/api {id} --cluster prod1 --dry-run"));
     assert!(shown.out.contains("dry run: nothing was changed"), "{shown:?}");
+    // The same with grpcurl, and then for real.
+    let client = stage.programs.ask(stage.writer()).unwrap();
+    let adopt = |dry_run: bool| {
+        let order =
+            json!({"cluster": "prod1", "namespace": "shop", "name": "api", "loadBalancerId": id, "dryRun": dry_run});
+        client.call("gimbal.kuryr.v1.AdminService/Adopt", &order)
+    };
+    let shown = adopt(true).unwrap();
+    let first = &shown["changes"][0];
+    assert_eq!((&first["verb"], &first["kind"], &first["id"]), (&json!("update"), &json!("loadbalancer"), &json!(id)));
+    assert_eq!(shown["changes"].as_array().unwrap().len(), 3, "the load balancer, its listener and its pool: {shown}");
     assert_eq!(stage.changes_since(marks), Vec::<String>::new());
-    let done = lb(stage, &format!("adopt shop/api {id} --cluster prod1"));
-    assert_eq!(done.code, Some(0), "{done:?}");
+    adopt(false).unwrap();
     let report = controller.expect("api", "ready", |report| report.phase == gimbal_kuryr_model::Phase::Ready).await;
     let made = report.objects.load_balancer.unwrap();
     assert_eq!(*made.id, *id);

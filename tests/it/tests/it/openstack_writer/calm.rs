@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use gimbal_testkit::eventually;
-use gimbal_testkit::openstack::{Options, Service, User};
+use gimbal_testkit::openstack::{Options, Service, Steer, User};
 use gimbal_tests::{SOON, expect_log};
 
 use super::admin::{configure_one, eventually_lb, lb};
-use super::controller::{Controller, wanted};
+use super::controller::{Controller, from_outside, wanted};
+use super::shown::{self, expect_diff};
 use super::stage::{PROD1, Stage};
 
 /// Several looks for drift.
 const A_WHILE: Duration = Duration::from_secs(4);
 /// The time in which Keystone is away: several looks, and reads that are repeated.
 const AWAY: Duration = Duration::from_secs(20);
+/// The time that a call takes to the service which checks its token.
+const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 fn owner(number: u32) -> String {
     format!("ffffffff-0000-4000-8000-{number:012}")
@@ -39,6 +42,8 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
     controller.want("web", wanted(&owner(1), 1, &stage.subnet, &[80], &["10.0.0.1"]));
     expect_why(&stage, &["The writer runs with --dry-run", "waits for changes to be allowed: Create loadbalancers"])
         .await;
+    expect_diff(&stage, &[("create", "loadbalancer", "shop/web")]).await;
+    shown::what_is_only_planned(&stage);
     configure_one(&stage, "prod2", "mode: quarantine\n  clusterUid: 22222222-0000-4000-8000-000000000002");
     let shown = eventually_lb(&stage, "decommission --cluster prod2 --dry-run -o json").await;
     let shown: serde_json::Value = serde_json::from_str(&shown.out).unwrap();
@@ -69,14 +74,21 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
     controller.want("web", wanted(&owner(1), 2, &stage.subnet, &[80], &["10.0.0.2"]));
     controller.want("more", wanted(&owner(2), 1, &stage.subnet, &[80], &["10.0.0.2"]));
     expect_why(&stage, &["waits for changes to be allowed: Update pools/"]).await;
+    expect_diff(
+        &stage,
+        &[("update", "members", r#""diff":["+ 10.0.0.2:8080, weight 1","- 10.0.0.1:8080, weight 1"]"#)],
+    )
+    .await;
     controller.delete("web", &owner(1));
     expect_why(&stage, &["waits for changes to be allowed: Delete loadbalancers/"]).await;
+    expect_diff(&stage, &[("delete", "loadbalancer", id.as_str())]).await;
     controller.want("web", wanted(&owner(1), 3, &stage.subnet, &[80], &["10.0.0.3"]));
     tokio::time::sleep(A_WHILE).await;
     assert_eq!(stage.changes_since(marks), Vec::<String>::new());
     stage.configure("");
     assert_eq!(controller.expect_ready("web", 3).await, id);
     controller.expect_ready("more", 1).await;
+    shown::what_there_is_and_what_changes(&stage, &controller, &owner(2)).await;
     what_the_guard_holds_is_shown_and_released(&stage, &controller, &id).await;
 }
 
@@ -118,6 +130,8 @@ async fn without_keystone_nothing_goes_and_everything_is_caught_up() {
     let puts = stage.changes_since(marks);
     assert!(puts.iter().all(|change| change.starts_with("PUT /v2/lbaas/pools/")), "{puts:?}");
 
+    tokens_end_in_the_middle(&stage, &controller).await;
+
     let marks = stage.marks();
     stage.cloud.stop(Service::Keystone).await.unwrap();
     controller.want("web", wanted(&owner(3), 3, &stage.subnet, &[80], &["10.0.0.3"]));
@@ -136,4 +150,35 @@ async fn without_keystone_nothing_goes_and_everything_is_caught_up() {
         stage.changes_since(marks).into_iter().filter(|change| change.starts_with("DELETE")).collect();
     assert_eq!(removed, Vec::<String>::new());
     expect_log(&stage.writer().process, &["OpenStack answers again", "after_s="]).await.unwrap();
+}
+
+/// A load balancer is made part by part, and twice on the way the token ends: while Octavia works on it, and while a call is on its
+/// way. It goes on where it was.
+async fn tokens_end_in_the_middle(stage: &Stage, controller: &Controller) {
+    let owner = owner(5);
+    let revoke = async || stage.cloud.set_password(User::Discoverer, "discoverer-secret").await.unwrap();
+    let stepwise = stage.steer(&Steer::provider("^loadbalancer_create$").populated().unsupported()).await;
+    let stall = stage.steer(&Steer::settling("create").named("^shop/half$").stall()).await;
+    let late = stage.steer(&Steer::calls("POST", "/pools$").once().late(ON_ITS_WAY)).await;
+    let marks = stage.marks();
+    controller.want("half", from_outside(wanted(&owner, 1, &stage.subnet, &[80, 81], &["10.0.0.1"])));
+    stage.expect_steered(stall, 1).await;
+    revoke().await;
+    stage.cloud.stop_steering(stall).await.unwrap();
+    stage.expect_steered(late, 1).await;
+    revoke().await;
+    let id = controller.expect_ready("half", 1).await;
+    stage.expect_members(&id, &[80, 81], &["10.0.0.1"]).await;
+    let calls = stage.cloud.calls_since(Service::Octavia, marks.0).unwrap();
+    assert!(calls.iter().any(|call| call.status == 401), "no token has ended: {calls:?}");
+    let [balancer] = &stage.balancers(&format!("k8s-svc-uid:{owner}")).await[..] else { panic!("not one") };
+    assert_eq!((balancer["id"].as_str(), stage.marked_ports(&owner).await.len()), (Some(&*id), 1));
+    for parts in ["listeners", "pools"] {
+        assert_eq!(stage.rows(parts, &format!("loadbalancer_id={id}")).await.len(), 2, "{parts}: no twin");
+    }
+    let changes = stage.changes_since(marks);
+    let made = changes.iter().filter(|change| *change == "POST /v2/lbaas/loadbalancers").count();
+    assert_eq!(made, 2, "the one that the provider has refused, and the one that is there: {changes:?}");
+    controller.remove("half", &owner).await;
+    stage.cloud.stop_steering(stepwise).await.unwrap();
 }

@@ -1,6 +1,8 @@
 //! What people do to load balancers of ours by hand: missing, changed and added, of each kind.
 
-use gimbal_kuryr_model::{Algorithm, DesiredLoadBalancer, HealthMonitor, LoadBalancerReport, MonitorKind, Phase};
+use gimbal_kuryr_model::{
+    Algorithm, ClientRanges, DesiredLoadBalancer, HealthMonitor, LoadBalancerReport, MonitorKind, Phase,
+};
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::Service;
 use serde_json::{Value, json};
@@ -23,6 +25,7 @@ fn text(value: &Value) -> String {
 fn whole(stage: &Stage, around: &Surroundings, owner: &str) -> DesiredLoadBalancer {
     with(from_outside(wanted(owner, 1, &stage.subnet, &[80, 81, 82], &MEMBERS)), |header| {
         around.ask(header);
+        header.vip.security_groups = [around.group.as_str().into()].into();
         header.timeouts.client_data = Some(40_000);
         header.balancing.algorithm = Some(Algorithm::RoundRobin);
         let (kind, delay, timeout, rise, fall) = (MonitorKind::Connect, 5, 3, 1, 3);
@@ -68,7 +71,7 @@ async fn shape(stage: &Stage, balancer: &str) -> Vec<String> {
 }
 
 /// Waits until a load balancer has this shape.
-async fn expect_shape(stage: &Stage, balancer: &str, expected: &[String]) {
+pub async fn expect_shape(stage: &Stage, balancer: &str, expected: &[String]) {
     let wait = eventually("everything is set back", MADE, async || {
         let found = shape(stage, balancer).await;
         let extra: Vec<_> = found.iter().filter(|one| !expected.contains(one)).collect();
@@ -137,8 +140,17 @@ pub async fn missing_and_changed(stage: &Stage, around: &Surroundings) {
     cloud.delete(&format!("/healthmonitors/{}", text(&pools[2]["healthmonitor_id"]))).await.unwrap();
     let neutron = cloud.neutron(Service::Neutron).unwrap();
     neutron.delete(&format!("/floatingips/{floating}")).await.unwrap();
+    let port = stage.vip_port(&id).await;
+    let theirs = json!({"port": {"security_groups": [], "description": "theirs"}});
+    neutron.put(&format!("/ports/{port}"), &theirs).await.unwrap();
     controller.speak();
     expect_shape(stage, &id, &before).await;
+    let wait = eventually("the port of the VIP has its mark and its security group again", MADE, async || {
+        let row = neutron.get(&format!("/ports/{port}")).await.unwrap()["port"].take();
+        let has_group = row["security_groups"].as_array().unwrap().contains(&json!(around.group));
+        if has_group && text(&row["description"]).contains(&owner) { Ok(()) } else { Err(row) }
+    });
+    wait.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.writer().process.log_tail()));
     let another = |report: &LoadBalancerReport| {
         is_ready(report) && report.objects.floating_ip.as_ref().is_some_and(|one| one.id != floating)
     };
@@ -146,13 +158,44 @@ pub async fn missing_and_changed(stage: &Stage, around: &Surroundings) {
     let floating = report.objects.floating_ip.unwrap().id;
     // One that was led away comes back.
     neutron.put(&format!("/floatingips/{floating}"), &json!({"floatingip": {"port_id": null}})).await.unwrap();
-    let port = stage.vip_port(&id).await;
     let wait = eventually("the floating IP is led back", MADE, async || {
         let row = stage.floating(&floating).await.unwrap();
         if row["port_id"] == port { Ok(()) } else { Err(row) }
     });
     wait.await.unwrap();
+    // The owner goes right after somebody has changed the description once more.
+    neutron.put(&format!("/ports/{port}"), &json!({"port": {"description": "theirs"}})).await.unwrap();
     controller.remove("drift", &owner).await;
+    let left = neutron.get(&format!("/ports?id={port}")).await.unwrap();
+    assert_eq!(left["ports"], json!([]), "nothing of it is left");
+}
+
+/// Who may connect to a listener: everybody instead of some, more than are wanted, and others.
+pub async fn who_may_connect_is_set_back(stage: &Stage) {
+    let controller = stage.controller(PROD1);
+    let owner = owner(8);
+    let only = json!(["192.0.2.0/24"]);
+    let wish = with(wanted(&owner, 1, &stage.subnet, &[80, 81, 82], &MEMBERS), |header| {
+        header.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    });
+    controller.want("ranges", wish);
+    let id = controller.expect_ready("ranges", 1).await;
+    silent(stage, &controller).await;
+    let changed = [json!([]), json!(["192.0.2.0/24", "198.51.100.0/24"]), json!(["198.51.100.0/24"])];
+    let Parts { listeners, .. } = parts(stage, &id).await;
+    for (listener, ranges) in listeners.iter().zip(changed) {
+        assert_eq!(listener["allowed_cidrs"], only);
+        let path = format!("/listeners/{}", text(&listener["id"]));
+        stage.cloud.update(&path, &json!({"allowed_cidrs": ranges})).await.unwrap();
+    }
+    controller.speak();
+    let wait = eventually("exactly those may connect who are wanted", MADE, async || {
+        let listeners = parts(stage, &id).await.listeners;
+        let is_set_back = listeners.len() == 3 && listeners.iter().all(|one| one["allowed_cidrs"] == only);
+        if is_set_back { Ok(()) } else { Err(format!("{listeners:?}")) }
+    });
+    wait.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.writer().process.log_tail()));
+    controller.remove("ranges", &owner).await;
 }
 
 /// A listener that somebody has led to the pool of another port is led back, and neither pool gets members of the other.

@@ -11,6 +11,8 @@ use super::stage::{PROD1, Stage};
 /// What Octavia says while a load balancer is PENDING.
 const IMMUTABLE: &str = r#"{"faultcode": "Client", "faultstring": "Load Balancer 1 is immutable and cannot be updated.", "debuginfo": null}"#;
 const CHANGES: &str = "^(POST|PUT|DELETE)$";
+/// How long a load balancer is busy where there is time.
+const STORM: Duration = Duration::from_secs(60);
 
 fn owner(number: u32) -> String {
     format!("eeeeeeee-0000-4000-8000-{number:012}")
@@ -130,7 +132,8 @@ pub async fn a_failed_change_is_made_again(stage: &Stage) {
     controller.remove("again", &owner).await;
 }
 
-/// A load balancer that is busy for long is asked again at a pace, costs no repair, and gets what is wanted by then.
+/// A load balancer that is busy for long is asked again at a pace, costs no repair, and gets what is wanted by then. With
+/// `GIMBAL_PROVE` it is busy for a minute.
 pub async fn a_storm_of_conflicts_passes(stage: &Stage) {
     let controller = stage.controller(PROD1);
     let owner = owner(8);
@@ -144,11 +147,16 @@ pub async fn a_storm_of_conflicts_passes(stage: &Stage) {
     controller.want("storm", wanted(&owner, 3, &stage.subnet, &[80, 81], &["10.0.0.3"]));
     stage.expect_steered(storm, 7).await;
     assert!(calm > Duration::from_secs(2), "four tries in {calm:?}");
+    if std::env::var_os("GIMBAL_PROVE").is_some() {
+        tokio::time::sleep(STORM.saturating_sub(begun.elapsed())).await;
+    }
+    let lasted = usize::try_from(begun.elapsed().as_secs()).unwrap();
     stage.cloud.stop_steering(storm).await.unwrap();
     assert_eq!(controller.expect_ready("storm", 3).await, id, "it is not made anew");
     stage.expect_members(&id, &[80, 81], &["10.0.0.3"]).await;
+    // One a second, and what is wanted takes some as well.
     let tries = stage.changes_since(marks).len();
-    assert!(tries < 20, "{tries} tries");
+    assert!(tries < lasted + 12, "{tries} tries in {lasted} s");
     controller.remove("storm", &owner).await;
 }
 

@@ -13,6 +13,7 @@ mod floating;
 mod life;
 mod services;
 mod shared;
+mod shown;
 mod stage;
 mod tls;
 mod trouble;
@@ -36,9 +37,9 @@ async fn load_balancers_are_made_changed_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_lost_or_made_twice() {
-    let mut stage = Stage::start(&["--drift-interval", "1s", "--orphan-grace", "3s"]).await;
+    let (mut stage, around) = Stage::wide(&["--drift-interval", "1s", "--orphan-grace", "3s"]).await;
     steps![
-        trouble::lost_answers(&stage),
+        trouble::lost_answers(&stage, &around),
         trouble::a_quota_is_reached_and_freed(&stage),
         trouble::killed_in_the_middle(&mut stage),
         trouble::orphans_go(&stage),
@@ -57,7 +58,7 @@ async fn services_get_what_they_ask_for() {
     let stage = Stage::start(&["--drift-interval", "2s", "--call-timeout", "3m"]).await;
     steps![
         services::no_member_is_ready_for_a_while(&stage),
-        services::tcp_and_udp_on_one_port(&stage),
+        services::tcp_udp_and_sctp_on_one_port(&stage),
         services::source_ranges(&stage),
         services::fifty_ports(&stage),
     ];
@@ -88,6 +89,7 @@ async fn what_people_do_by_hand_is_set_back() {
         drift::a_listener_that_is_led_to_another_pool(&stage),
         drift::added_and_kept(&stage),
         drift::missing_and_changed(&stage, &around),
+        drift::who_may_connect_is_set_back(&stage),
     ];
 }
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kuryr_model::{
-    ClientRanges, DesiredLoadBalancer, DesiredMember, DesiredMembers, ListenerId, ListenerKind, ListenerWish,
-    LoadBalancerReport, MemberId, Phase,
+    ClientRanges, DesiredLoadBalancer, DesiredMember, DesiredMembers, HealthMonitor, ListenerId, ListenerKind,
+    ListenerWish, LoadBalancerReport, MemberId, MonitorKind, Phase,
 };
 use gimbal_model::Protocol;
 use serde_json::{Value, json};
@@ -98,7 +98,8 @@ pub async fn no_member_is_ready_for_a_while(stage: &Stage) {
     controller.remove("empty", &owner).await;
 }
 
-pub async fn tcp_and_udp_on_one_port(stage: &Stage) {
+/// Each with a monitor of its own kind.
+pub async fn tcp_udp_and_sctp_on_one_port(stage: &Stage) {
     let controller = stage.controller(PROD1);
     let owner = owner(4);
     let dns = |generation, protocols: &[Protocol]| {
@@ -113,18 +114,40 @@ pub async fn tcp_and_udp_on_one_port(stage: &Stage) {
         let wish = with(wanted(&owner, generation, &stage.subnet, &[], &[]), |header| {
             let listener = |id: &ListenerId| ListenerWish { id: *id, kind: ListenerKind::Plain, name: None };
             header.listeners = ids.iter().map(listener).collect();
+            let (kind, delay, timeout, rise, fall) = (MonitorKind::Connect, 5, 3, 1, 3);
+            let monitor = HealthMonitor { kind, port: None, delay, timeout, rise, fall, path: None, codes: None };
+            header.monitor = Some(Box::new(monitor));
         });
         DesiredLoadBalancer { members, ..wish }
     };
-    controller.want("dns", dns(1, &[Protocol::Tcp, Protocol::Udp]));
+    controller.want("dns", dns(1, &[Protocol::Tcp, Protocol::Udp, Protocol::Sctp]));
     let id = controller.expect_ready("dns", 1).await;
-    assert_eq!(protocols(stage, &id).await, ["TCP:53", "UDP:53"]);
-    stage.expect_members(&id, &[53, 53], &["10.0.0.1"]).await;
-    // One of them goes, and the other one does not mind.
-    controller.want("dns", dns(2, &[Protocol::Udp]));
-    assert_eq!(controller.expect_ready("dns", 2).await, id);
-    assert_eq!(protocols(stage, &id).await, ["UDP:53"]);
+    assert_eq!(protocols(stage, &id).await, ["SCTP:53", "TCP:53", "UDP:53"]);
+    assert_eq!(monitors(stage, &id).await, ["SCTP:SCTP", "TCP:TCP", "UDP:UDP-CONNECT"]);
+    stage.expect_members(&id, &[53, 53, 53], &["10.0.0.1"]).await;
+    // One of them goes, and the others do not mind. It comes back as a part by itself.
+    for (generation, left) in [(2, &[Protocol::Udp, Protocol::Tcp][..]), (3, &[Protocol::Udp, Protocol::Sctp])] {
+        controller.want("dns", dns(generation, left));
+        assert_eq!(controller.expect_ready("dns", generation).await, id);
+        let mut expected: Vec<String> = left.iter().map(|one| format!("{}:53", one.as_str())).collect();
+        expected.sort();
+        assert_eq!(protocols(stage, &id).await, expected);
+    }
+    assert_eq!(monitors(stage, &id).await, ["SCTP:SCTP", "UDP:UDP-CONNECT"]);
     controller.remove("dns", &owner).await;
+}
+
+/// Returns the protocol of each pool with the kind of its monitor.
+async fn monitors(stage: &Stage, balancer: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for pool in stage.rows("pools", &format!("loadbalancer_id={balancer}")).await {
+        let path = format!("/healthmonitors/{}", pool["healthmonitor_id"].as_str().unwrap());
+        let monitor = stage.cloud.octavia().get(&path).await.unwrap();
+        let kind = monitor["healthmonitor"]["type"].as_str().unwrap();
+        all.push(format!("{}:{kind}", pool["protocol"].as_str().unwrap()));
+    }
+    all.sort();
+    all
 }
 
 async fn protocols(stage: &Stage, balancer: &str) -> Vec<String> {

@@ -21,6 +21,8 @@ pub struct Stage {
     pub subnet: String,
     pub config: PathBuf,
     pub writer: Option<Writer>,
+    /// Security groups that VIPs may have.
+    groups: Vec<String>,
     port: u16,
     args: Vec<String>,
 }
@@ -31,6 +33,8 @@ pub struct Surroundings {
     pub outside: String,
     /// An IPv6 subnet in the network of VIPs.
     pub second: String,
+    /// A security group of the project.
+    pub group: String,
 }
 
 impl Stage {
@@ -59,11 +63,15 @@ impl Stage {
         });
         let made = neutron.post("/subnets", &json!({"subnet": body})).await.unwrap();
         let second = made["subnet"]["id"].as_str().unwrap().to_owned();
+        let body = json!({"security_group": {"name": "vips", "project_id": stage.project}});
+        let made = neutron.post("/security-groups", &body).await.unwrap();
+        let group = made["security_group"]["id"].as_str().unwrap().to_owned();
+        stage.groups.push(group.clone());
         stage.configure(&format!(
             "vip: {{subnets: [{second}]}}\nfloating: {{allow: [{outside}]}}\nproviders: {{allow: [lab, lab2]}}"
         ));
         stage.start_writer().await;
-        (stage, Surroundings { outside, second })
+        (stage, Surroundings { outside, second, group })
     }
 
     /// As [`Stage::start_on`], in a cloud with a key manager and a data plane, for clusters whose Ingresses are served.
@@ -89,17 +97,19 @@ impl Stage {
         cloud.credentials(User::Discoverer).write_secret(&programs.path("credentials")).unwrap();
         let config = programs.path("clusters.yaml");
         let args = args.iter().map(ToString::to_string).collect();
-        Self { programs, cloud, project, subnet, config, writer: None, port: free_port().unwrap(), args }
+        let (groups, port) = (Vec::new(), free_port().unwrap());
+        Self { programs, cloud, project, subnet, config, writer: None, groups, port, args }
     }
 
     /// Writes the configuration, with more keys for each cluster.
     pub fn configure(&self, more: &str) {
         let mut text = "admins: ['spiffe://gimbal.example/admin']\nclusters:\n".to_owned();
         for (name, _) in [PROD1, PROD2] {
-            let (project, subnet) = (&self.project, &self.subnet);
+            let (project, subnet, groups) = (&self.project, &self.subnet, self.groups.join(", "));
             text.push_str(&format!(
                 "- name: {name}\n  identity: spiffe://gimbal.example/cluster/{name}\n  \
-                 neutron_defaults: {{project: {project}, service_subnet: {subnet}}}\n  members: {{allow: [10.0.0.0/8]}}\n"
+                 neutron_defaults: {{project: {project}, service_subnet: {subnet}, pod_security_groups: [{groups}]}}\n  \
+                 members: {{allow: [10.0.0.0/8]}}\n"
             ));
             for line in more.lines() {
                 text.push_str(&format!("  {line}\n"));

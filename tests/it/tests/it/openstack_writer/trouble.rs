@@ -2,56 +2,174 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::LoadBalancerReport;
+use gimbal_kuryr_model::{
+    Algorithm, DesiredLoadBalancer, DesiredMember, DesiredMembers, HealthMonitor, LoadBalancerHeader,
+    LoadBalancerReport, MonitorKind,
+};
 use gimbal_testkit::eventually;
-use gimbal_testkit::openstack::{Service, Steer};
+use gimbal_testkit::openstack::{Service, Steer, Steered};
 use serde_json::json;
 
-use super::controller::{from_outside, wanted};
-use super::stage::{PROD1, Stage};
+use super::controller::{from_outside, wanted, with};
+use super::drift::expect_shape;
+use super::stage::{PROD1, Stage, Surroundings};
 
 fn owner(number: u32) -> String {
     format!("bbbbbbbb-0000-4000-8000-{number:012}")
 }
 
-/// A change whose answer is lost is looked up, and not made twice.
-pub async fn lost_answers(stage: &Stage) {
+/// A kind of call: the service, the method, and the path.
+type Kind = (Service, &'static str, &'static str);
+
+/// The calls by which a load balancer is made.
+const MAKING: [Kind; 3] = [
+    (Service::Octavia, "POST", "/loadbalancers$"),
+    (Service::Neutron, "POST", "/ports$"),
+    (Service::Neutron, "POST", "/floatingips$"),
+];
+/// Those by which it is changed, and gets another port.
+const CHANGING: [Kind; 10] = [
+    (Service::Octavia, "PUT", "/loadbalancers/[^/]+$"),
+    (Service::Octavia, "PUT", "/listeners/[^/]+$"),
+    (Service::Octavia, "PUT", "/pools/[^/]+$"),
+    (Service::Octavia, "PUT", "/healthmonitors/[^/]+$"),
+    (Service::Octavia, "PUT", "/members$"),
+    (Service::Octavia, "POST", "/listeners$"),
+    (Service::Octavia, "POST", "/pools$"),
+    (Service::Octavia, "POST", "/healthmonitors$"),
+    (Service::Neutron, "PUT", "/ports/[^/]+$"),
+    (Service::Neutron, "PUT", "/floatingips/[^/]+$"),
+];
+/// Those by which it loses parts, gets its name back, and gets members one by one.
+const TAKING: [Kind; 8] = [
+    (Service::Octavia, "PUT", "/loadbalancers/[^/]+$"),
+    (Service::Octavia, "DELETE", "/listeners/[^/]+$"),
+    (Service::Octavia, "DELETE", "/pools/[^/]+$"),
+    (Service::Octavia, "DELETE", "/healthmonitors/[^/]+$"),
+    (Service::Octavia, "POST", "/members$"),
+    (Service::Octavia, "PUT", "/members/[^/]+$"),
+    (Service::Octavia, "DELETE", "/members/[^/]+$"),
+    (Service::Neutron, "DELETE", "/floatingips/[^/]+$"),
+];
+/// Those by which it goes.
+const REMOVING: [Kind; 2] =
+    [(Service::Octavia, "DELETE", "/loadbalancers/[^/]+$"), (Service::Neutron, "DELETE", "/ports/[^/]+$")];
+
+/// The answer to the first call of each of these kinds will be lost.
+async fn lose(stage: &Stage, kinds: &[Kind]) -> Vec<(Steered, Kind)> {
+    let mut rules = Vec::new();
+    for kind in kinds {
+        let (service, method, path) = *kind;
+        // Octavia calls Neutron, too.
+        let rule = Steer::calls(method, path).by("^gimbal-openstack-writer").once().lose_the_answer();
+        rules.push((stage.cloud.steer(service, &rule).await.unwrap(), *kind));
+    }
+    rules
+}
+
+/// Checks that the answer to each was lost, that there is exactly one of each thing that is wanted, and that the writer is at
+/// rest. `floating`: how many floating IPs are wanted.
+async fn expect_one_of_each(stage: &Stage, rules: Vec<(Steered, Kind)>, owner: &str, floating: usize) {
+    for (rule, kind) in rules {
+        assert_eq!(stage.cloud.steered(rule).await.unwrap(), 1, "no answer was lost: {kind:?}");
+    }
+    let neutron = stage.cloud.neutron(Service::Neutron).unwrap();
+    let found = neutron.get(&format!("/floatingips?project_id={}", stage.project)).await.unwrap();
+    let addresses = found["floatingips"].as_array().unwrap().len();
+    let (balancers, ports) = (stage.balancers("").await.len(), stage.marked_ports(owner).await.len());
+    assert_eq!((balancers, ports, addresses), (1, 1, floating), "load balancers, ports and floating IPs: no twin");
+    let marks = stage.marks();
+    stage.expect_looks(2).await;
+    assert_eq!(stage.changes_since(marks), Vec::<String>::new(), "nothing is left to do");
+}
+
+/// Changes whose answers are lost, one of each kind, are looked up, and not made twice.
+pub async fn lost_answers(stage: &Stage, around: &Surroundings) {
     let controller = stage.controller(PROD1);
     let owner = owner(1);
-    let lose = async |service, method: &str, path: &str| {
-        stage.cloud.steer(service, &Steer::calls(method, path).once().lose_the_answer()).await.unwrap()
+    let wish = |generation, ports: &[u16], members: &[&str], change: &dyn Fn(&mut LoadBalancerHeader)| {
+        with(from_outside(wanted(&owner, generation, &stage.subnet, ports, members)), |header| {
+            header.balancing.algorithm = Some(Algorithm::RoundRobin);
+            header.timeouts.client_data = Some(40_000);
+            change(header);
+        })
     };
-    let lost = async |rule, what: &str| {
-        assert_eq!(stage.cloud.steered(rule).await.unwrap(), 1, "no answer was lost: {what}");
+    let monitor = |delay| {
+        let (kind, timeout, rise, fall) = (MonitorKind::Connect, 3, 1, 3);
+        Some(Box::new(HealthMonitor { kind, port: None, delay, timeout, rise, fall, path: None, codes: None }))
     };
-    let create = lose(Service::Octavia, "POST", "/loadbalancers$").await;
-    let port = lose(Service::Neutron, "POST", "/ports$").await;
-    controller.want("lost", from_outside(wanted(&owner, 1, &stage.subnet, &[80], &["10.0.0.1"])));
+    let lost = lose(stage, &MAKING).await;
+    controller.want(
+        "lost",
+        wish(1, &[80], &["10.0.0.1"], &|header| {
+            around.ask(header);
+            header.monitor = monitor(5);
+        }),
+    );
     let id = controller.expect_ready("lost", 1).await;
-    lost(create, "creation").await;
-    lost(port, "port").await;
-    assert_eq!(stage.balancers(&format!("k8s-svc-uid:{owner}")).await.len(), 1, "no twin");
-    assert_eq!(stage.marked_ports(&owner).await.len(), 1, "no twin of the port");
+    let report = controller.report("lost").unwrap().objects;
+    let (address, floating) = (report.load_balancer.unwrap().address, report.floating_ip.unwrap().id);
+    let balancer = format!("\"shop/lost\" true \"{address}\"");
+    let port = |port: u16, timeout: u32, algorithm: &str, members: &[&str], delay: &str| {
+        let name = format!("\"shop/lost:TCP:{port}\"");
+        [
+            format!("listener {port} {name} {timeout} true -> {name}"),
+            format!("pool {name} \"{algorithm}\" {members:?} {delay}"),
+        ]
+    };
+    let shape = |ports: &[[String; 2]]| {
+        let mut shape: Vec<String> = ports.iter().flatten().chain([&balancer]).cloned().collect();
+        shape.sort();
+        shape
+    };
+    expect_shape(stage, &id, &shape(&[port(80, 40_000, "ROUND_ROBIN", &["10.0.0.1=1"], "5")])).await;
+    expect_one_of_each(stage, lost, &owner, 1).await;
 
-    let members = lose(Service::Octavia, "PUT", "/members$").await;
-    controller.want("lost", from_outside(wanted(&owner, 2, &stage.subnet, &[80], &["10.0.0.2"])));
-    controller.expect_ready("lost", 2).await;
-    lost(members, "members").await;
-    stage.expect_members(&id, &[80], &["10.0.0.2"]).await;
+    let lost = lose(stage, &CHANGING).await;
+    // Somebody leads it away, so that it has to be led back.
+    let neutron = stage.cloud.neutron(Service::Neutron).unwrap();
+    neutron.put(&format!("/floatingips/{floating}"), &json!({"floatingip": {"port_id": null}})).await.unwrap();
+    controller.want(
+        "lost",
+        wish(2, &[80, 81], &["10.0.0.1", "10.0.0.2"], &|header| {
+            around.ask(header);
+            header.monitor = monitor(7);
+            header.timeouts.client_data = Some(30_000);
+            header.balancing.algorithm = Some(Algorithm::LeastConnections);
+            header.vip.security_groups = [around.group.as_str().into()].into();
+        }),
+    );
+    assert_eq!(controller.expect_ready("lost", 2).await, id);
+    let members = ["10.0.0.1=1", "10.0.0.2=1"];
+    let of = |number| port(number, 30_000, "LEAST_CONNECTIONS", &members, "7");
+    expect_shape(stage, &id, &shape(&[of(80), of(81)])).await;
+    let [vip] = &stage.marked_ports(&owner).await[..] else { panic!("not one port") };
+    assert!(vip["security_groups"].as_array().unwrap().contains(&json!(around.group)), "{vip}");
+    assert_eq!(stage.floating(&floating).await.unwrap()["port_id"], vip["id"]);
+    expect_one_of_each(stage, lost, &owner, 1).await;
 
-    let pool = lose(Service::Octavia, "POST", "/pools$").await;
-    let listener = lose(Service::Octavia, "POST", "/listeners$").await;
-    controller.want("lost", from_outside(wanted(&owner, 3, &stage.subnet, &[80, 81], &["10.0.0.2"])));
-    controller.expect_ready("lost", 3).await;
-    lost(pool, "pool").await;
-    lost(listener, "listener").await;
-    stage.expect_members(&id, &[80, 81], &["10.0.0.2"]).await;
+    // From now on the provider takes members one by one.
+    let batch = stage.steer(&Steer::provider("^member_batch_update$").unsupported()).await;
+    let lost = lose(stage, &TAKING).await;
+    stage.cloud.update(&format!("/loadbalancers/{id}"), &json!({"name": "theirs"})).await.unwrap();
+    let less = wish(3, &[80], &["10.0.0.2", "10.0.0.3"], &|header| {
+        header.vip.security_groups = [around.group.as_str().into()].into();
+    });
+    let drains = |one: &DesiredMember| u8::from(one.id.address.to_string() != "10.0.0.2");
+    let members = less.members.as_slice().iter().map(|one| DesiredMember { weight: drains(one), ..one.clone() });
+    let members = DesiredMembers::new(members.collect());
+    controller.want("lost", DesiredLoadBalancer { members, ..less });
+    assert_eq!(controller.expect_ready("lost", 3).await, id);
+    let members = ["10.0.0.2=0", "10.0.0.3=1"];
+    expect_shape(stage, &id, &shape(&[port(80, 40_000, "ROUND_ROBIN", &members, "null")])).await;
+    expect_one_of_each(stage, lost, &owner, 0).await;
+    stage.cloud.stop_steering(batch).await.unwrap();
 
-    let gone = lose(Service::Octavia, "DELETE", "/loadbalancers/").await;
-    let port = lose(Service::Neutron, "DELETE", "/ports/").await;
+    let lost = lose(stage, &REMOVING).await;
     controller.remove("lost", &owner).await;
-    lost(gone, "deletion").await;
-    lost(port, "deletion of the port").await;
+    for (rule, kind) in lost {
+        assert_eq!(stage.cloud.steered(rule).await.unwrap(), 1, "no answer was lost: {kind:?}");
+    }
     assert!(stage.balancers("").await.is_empty() && stage.marked_ports(&owner).await.is_empty());
 }
 
