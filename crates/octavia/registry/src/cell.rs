@@ -7,6 +7,7 @@ use gimbal_kuryr_model::{DesiredEntry, DesiredKey, ReportedRoutes, Text};
 use gimbal_octavia_plan::{Actor, Block};
 
 use crate::call::CallId;
+use crate::health::RouterHealth;
 use crate::journal::Journal;
 use crate::owner_look::OwnerLook;
 use crate::pace::Line;
@@ -103,6 +104,8 @@ pub(crate) struct Cell {
     pub(crate) last_error: Option<Text>,
     /// How far the routes of a router were when that was certain last.
     pub(crate) routes: Option<Box<ReportedRoutes>>,
+    /// Whether a router serves.
+    pub(crate) health: RouterHealth,
     /// The entry has left the stream, or its key has another owner: what is left to do is done without a report.
     pub(crate) is_former: bool,
     /// It is dropped as soon as no change of it is under way.
@@ -151,6 +154,7 @@ impl Cell {
             journal: Journal::default(),
             last_error: None,
             routes: None,
+            health: RouterHealth::default(),
             is_former: false,
             is_dropped: false,
             is_resumed: false,
