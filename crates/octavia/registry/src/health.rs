@@ -58,7 +58,9 @@ impl RouterHealth {
     fn fault(self) -> Option<&'static str> {
         match self {
             Self::Serves | Self::Unheard(_) => None,
-            Self::Broken => Some("the router's load balancer is in ERROR; it is repaired as often as the budget allows"),
+            Self::Broken => {
+                Some("the router's load balancer is in ERROR; it is repaired as often as the budget allows")
+            }
             Self::Down("OFFLINE") => Some("the router's load balancer has the operating status OFFLINE"),
             Self::Down(_) => Some("the router's load balancer has the operating status ERROR"),
         }
@@ -128,7 +130,8 @@ mod tests {
     #[test]
     fn what_rows_show() {
         let now = Instant::now();
-        let offline = json!({"provisioning_status": "ACTIVE", "operating_status": "OFFLINE", "listeners": [{"id": "l"}]});
+        let offline =
+            json!({"provisioning_status": "ACTIVE", "operating_status": "OFFLINE", "listeners": [{"id": "l"}]});
         let with = |key: &str, value: Value| {
             let mut row = offline.clone();
             row[key] = value;

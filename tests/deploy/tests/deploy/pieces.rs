@@ -138,7 +138,9 @@ fn forms_of_credentials_fit_the_manifests() {
 fn the_usual_ports_of_the_catalogue_can_be_reached() {
     const PROXY: u64 = 443;
     const CATALOGUE: [(&str, u64); 4] = [("Keystone", 5000), ("Octavia", 9876), ("Neutron", 9696), ("Barbican", 9311)];
-    for (program, services) in [("gimbal-openstack-discoverer", &CATALOGUE[..3]), ("gimbal-openstack-writer", &CATALOGUE[..])] {
+    for (program, services) in
+        [("gimbal-openstack-discoverer", &CATALOGUE[..3]), ("gimbal-openstack-writer", &CATALOGUE[..])]
+    {
         let objects = Chart::example(program, "minimal.yaml").render().unwrap();
         let policy = of_kind(&objects, "NetworkPolicy").next().unwrap();
         let rules = list(&policy["spec"]["egress"]).flat_map(|rule| list(&rule["ports"]));
