@@ -36,7 +36,7 @@ async fn requests_are_led_by_host_and_path() {
         what_is_wrong_is_told_and_the_rest_is_served(&stage, &router),
         a_certificate_is_served_renewed_and_removed(&stage, &router),
         edits_lead_no_other_request_astray(&stage, &router),
-        a_router_in_error_is_told_and_repaired(&stage, &router),
+        a_router_in_error_is_reported_and_repaired(&stage, &router),
     ];
     nothing_changes_in_a_restart(&mut stage).await;
     killed_while_routes_change(&mut stage, &router).await;
@@ -186,8 +186,8 @@ async fn edits_lead_no_other_request_astray(stage: &WayBack, router: &str) {
     println!("{count} requests beside the edits, each answered by its own host's member");
 }
 
-/// While Octavia takes no changes it is told, and afterwards repaired.
-async fn a_router_in_error_is_told_and_repaired(stage: &WayBack, router: &str) {
+/// It is reported while Octavia takes no changes, and repaired as soon as it does.
+async fn a_router_in_error_is_reported_and_repaired(stage: &WayBack, router: &str) {
     let is_up = async || {
         let port = stage.controller.as_ref().unwrap().admin_port;
         metric(port, "kuryr_l7_router_up", "").await
