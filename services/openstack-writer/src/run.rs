@@ -10,8 +10,8 @@ use gimbal_kuryr_wire::pb::inspection_service_server::InspectionServiceServer;
 use gimbal_octavia_registry::RegistrySettings;
 use gimbal_openstack_client::{ClientOptions, Error};
 use gimbal_runtime::{
-    CertificateMetrics, Exit, Liveness, Readiness, Tasks, bind, init_logging, register_process_metrics, serve_admin,
-    shutdown_token,
+    CertificateMetrics, Exit, Liveness, Readiness, Tasks, bind, forbid_core_dumps, init_logging,
+    register_process_metrics, serve_admin, shutdown_token,
 };
 use gimbal_transport::{
     AdminGate, Availability, MAX_QUESTION, OnRefusal, Reloaded, ServeOptions, ServiceBuilder, Serving, listener_tls,
@@ -44,6 +44,7 @@ const AGENT: &str = concat!("gimbal-openstack-writer/", env!("CARGO_PKG_VERSION"
 /// Returns an error if the flags, the files, the credentials or the ports are not usable, or if a task fails.
 pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
+    forbid_core_dumps()?;
     args.check().map_err(Exit::Usage)?;
     let text = read_when_stable::<ClustersConfig>(&args.config).await;
     let text = text.map_err(|error| Exit::Usage(error.to_string()))?;

@@ -142,6 +142,7 @@ impl Programs {
         port: u16,
         config: &Path,
         args: &[&str],
+        env: &[(&str, &str)],
     ) -> anyhow::Result<Writer> {
         let admin_port = free_port()?;
         let mut all = vec![
@@ -154,7 +155,7 @@ impl Programs {
         all.extend(args.iter().map(ToString::to_string));
         let log = self.path(&format!("openstack-writer-{port}-{admin_port}.log"));
         let name = "gimbal-openstack-writer";
-        let process = Process::start(name, &self.binary(name)?, &all, &log)?;
+        let process = Process::start_with(name, &self.binary(name)?, &all, env, &log)?;
         let writer = Writer { process, port, admin_port };
         ready(&writer.process, admin_port).await?;
         Ok(writer)

@@ -34,6 +34,8 @@ pub struct Writer {
     pub said: VecDeque<(DesiredKey, Option<String>)>,
     /// Whether nothing can be done about what was made: its load balancer is pending for ever, for instance.
     pub is_stuck: bool,
+    /// Whether Octavia says of what was made that it does not serve.
+    is_down: bool,
     /// Names of routes that Octavia refuses.
     pub refused_routes: BTreeSet<String>,
     numbers: u64,
@@ -67,6 +69,12 @@ impl Writer {
             None => drop(self.refuses.remove(name)),
         }
         self.work.extend(self.holds.keys().filter(|key| &*key.name == name).cloned());
+    }
+
+    /// Finds in Octavia that everything serves, or that nothing does.
+    pub fn finds(&mut self, serves: bool) {
+        self.is_down = !serves;
+        self.work.extend(self.holds.keys().cloned());
     }
 
     /// Says what has changed of what it does not try.
@@ -157,7 +165,11 @@ impl Writer {
                     let differences: Vec<_> = refused.collect();
                     let phase = if differences.is_empty() { Phase::Ready } else { Phase::Blocked };
                     objects.routes.iter_mut().for_each(|routes| routes.differences.clone_from(&differences));
-                    self.report(&key, report(owner, wanted.generation, phase, objects));
+                    let mut said = report(owner, wanted.generation, phase, objects);
+                    if self.is_down {
+                        (said.phase, said.conditions) = (Phase::Degraded, vec![not_serving()]);
+                    }
+                    self.report(&key, said);
                 }
             }
         }
@@ -195,6 +207,11 @@ fn routes(generation: i64) -> ReportedRoutes {
 fn missing(route: &str) -> RouteDifference {
     let why = ReportedCondition { kind: "QuotaExceeded".into(), reason: "Quota".into(), message: "no room".into() };
     RouteDifference { route: route.into(), state: RouteState::Missing, why: Some(why) }
+}
+
+fn not_serving() -> ReportedCondition {
+    let reason = ReportedCondition::NOT_SERVING.into();
+    ReportedCondition { kind: "Degraded".into(), reason, message: "the operating status is ERROR".into() }
 }
 
 fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {

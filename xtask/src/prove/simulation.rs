@@ -9,7 +9,7 @@ pub const WHAT: &str = "load balancers end as they are wanted, and serve all the
 /// The packages, and the file of the tests in each.
 const TESTS: [(&str, &str); 2] = [("gimbal-octavia-plan", "plan"), ("gimbal-octavia-registry", "registry")];
 /// The modules with properties of worlds.
-const MODULES: [&str; 4] = ["any_trouble::", "certificates::", "gap::", "overlap::"];
+const MODULES: [&str; 5] = ["any_trouble::", "certificates::", "gap::", "routers_in_trouble::", "sharing::"];
 const WORLDS: u64 = 2_000;
 
 #[derive(clap::Args)]
@@ -60,4 +60,30 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         command.env("GIMBAL_PROVE_FIRST", first.to_string());
     }
     shell::run(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::ci::files;
+
+    #[test]
+    fn every_module_with_worlds_is_run() {
+        let octavia = shell::root().join("crates/octavia");
+        let mut all = BTreeSet::new();
+        files::collect(&octavia, &mut all).unwrap();
+        let mut modules = BTreeSet::new();
+        for file in all.iter().filter(|file| file.components().any(|one| one.as_os_str() == "tests")) {
+            let text = files::read(file).unwrap();
+            if text.contains("worlds(\"") {
+                let parent = file.parent().unwrap();
+                let known = TESTS.iter().any(|(_, name)| parent.ends_with(format!("tests/{name}")));
+                assert!(known, "{}: its package, or the file of its tests, is not in TESTS", file.display());
+                modules.insert(format!("{}::", file.file_stem().unwrap().to_str().unwrap()));
+            }
+        }
+        assert_eq!(modules.iter().map(String::as_str).collect::<Vec<_>>(), MODULES);
+    }
 }

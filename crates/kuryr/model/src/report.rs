@@ -88,6 +88,13 @@ pub struct ReportedCondition {
     pub message: Text,
 }
 
+impl ReportedCondition {
+    /// The reason where the load balancer of a router is in ERROR, or Octavia says that it does not serve.
+    pub const NOT_SERVING: &str = "NotServing";
+    /// The reason where one in ERROR was repaired too often.
+    pub const REPAIR_BUDGET: &str = "RepairBudget";
+}
+
 /// A port that is not served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortRefusal {

@@ -1,6 +1,6 @@
 //! How much there is, for metrics.
 
-use gimbal_kuryr_model::{DesiredKey, LoadBalancerReport, Phase};
+use gimbal_kuryr_model::{DesiredKey, LoadBalancerReport, Phase, ReportedCondition};
 use gimbal_kuryr_resource::ResourceCounts;
 use gimbal_model::SourceKey;
 
@@ -81,12 +81,14 @@ impl<T> RouterController<T> {
 /// Something is changed, or held, and what there is serves meanwhile.
 fn is_up(report: &LoadBalancerReport) -> bool {
     let is_made = report.objects.load_balancer.is_some();
+    let says = |reason: &str| report.conditions.iter().any(|condition| *condition.reason == *reason);
     // One that Octavia works on for too long serves, and so does one where something else is in the way.
-    let is_left = || report.conditions.iter().any(|condition| &*condition.reason == "RepairBudget");
+    let is_left = || says(ReportedCondition::REPAIR_BUDGET);
     match report.phase {
+        Phase::Removing | Phase::Gone => false,
+        _ if says(ReportedCondition::NOT_SERVING) => false,
         Phase::Ready => true,
         Phase::Making | Phase::Waiting | Phase::Held => is_made,
         Phase::Degraded | Phase::Blocked => is_made && !is_left(),
-        Phase::Removing | Phase::Gone => false,
     }
 }

@@ -203,6 +203,9 @@ impl ManagedCluster {
             }
             step = cell.actor.step(&self.facts, shared.at(now));
         }
+        if cell.note_health(now) {
+            self.told.insert(owner.clone());
+        }
         self.let_owners_go(owner, cell, &step);
         if !may_change && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_) | BalancerStep::Gone) {
             // Some of its owners have not been heard yet.

@@ -161,7 +161,7 @@ impl Registry {
             }
             for cell in cluster.cells.values() {
                 counts.removing += usize::from(cell.is_deleting() && !matches!(cell.state, CellState::Gone));
-                counts.ready += usize::from(matches!(cell.state, CellState::Done));
+                counts.ready += usize::from(matches!(cell.state, CellState::Done) && cell.fault().is_none());
             }
             // An operator is asked to act on these. Without its stream another registry may have the cluster, and what this
             // one saw last is no reason to act.

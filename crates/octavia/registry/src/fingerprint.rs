@@ -10,8 +10,9 @@ use gimbal_octavia_plan::{Seen, SeenFloatingIp, names_another_cluster};
 use crate::owner_look::OwnerRows;
 
 /// Returns a number that differs when something of an owner was changed: a load balancer, or a listener, pool or policy that carries
-/// the cluster's tag. A member that changes moves its pool's `updated_at`, and a rule that of its policy. Health is not part of it, and neither is what is in
-/// other projects than these: lists do not show it.
+/// the cluster's tag. A member that changes moves its pool's `updated_at`, and a rule that of its policy. Health is not part of it:
+/// nothing has to be looked at for it ([`Cell::see_health`](crate::cell::Cell::see_health)). Neither is what is in other projects than
+/// these: lists do not show it.
 pub(crate) fn print_of(rows: &OwnerRows, cluster_tag: &str, projects: &[Text]) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut balancers: Vec<&Value> = rows.balancers.iter().filter(|row| is_in(row, projects)).collect();

@@ -37,6 +37,7 @@ mod contents;
 mod event;
 mod explaining;
 mod fingerprint;
+mod health;
 mod journal;
 mod kept_turns;
 mod learned;

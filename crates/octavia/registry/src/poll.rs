@@ -363,11 +363,7 @@ impl ManagedCluster {
 
 /// Whether there are policies of an owner, or are going to be.
 fn routes(cell: &Cell) -> bool {
-    let is_router = match cell.wanted() {
-        DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.is_some(),
-        DesiredEntry::Deleting { .. } => false,
-    };
-    is_router || cell.actor.has_policies()
+    cell.is_router() || cell.actor.has_policies()
 }
 
 fn by_id(rows: Vec<Value>) -> impl Iterator<Item = (String, Value)> {

@@ -137,11 +137,7 @@ impl ManagedCluster {
         let mut conditions = Vec::new();
         let mut add = |kind: &str, reason: &str, message: &str| {
             if conditions.iter().all(|one: &ReportedCondition| *one.kind != *kind) {
-                conditions.push(ReportedCondition {
-                    kind: kind.into(),
-                    reason: reason.into(),
-                    message: message.into(),
-                });
+                conditions.push(condition(kind, reason, message));
             }
         };
         if let NameCheck::Other(uid) = &self.name_check {
@@ -199,6 +195,17 @@ impl ManagedCluster {
         if self.is_quarantined(cell) {
             add("Held", "Quarantined", "the cluster is in quarantine: what is planned is not made");
         }
+        if let Some(words) = cell.fault() {
+            match conditions.iter_mut().find(|one| *one.kind == *"Degraded") {
+                // It says the same.
+                Some(one) if *one.reason == *ReportedCondition::REPAIR_BUDGET => {}
+                Some(one) => {
+                    let message = format!("{words}; {}", one.message).into();
+                    (one.reason, one.message) = (ReportedCondition::NOT_SERVING.into(), message);
+                }
+                None => conditions.push(condition("Degraded", ReportedCondition::NOT_SERVING, words)),
+            }
+        }
         let (generation, header) = match cell.wanted() {
             DesiredEntry::LoadBalancer(wanted) => (wanted.generation, Some(&*wanted.header)),
             DesiredEntry::Deleting { .. } => (0, None),
@@ -238,7 +245,7 @@ impl ManagedCluster {
     fn is_telling(&self, owner: &Text, cell: &Cell, now: Instant) -> bool {
         match cell.state {
             CellState::Done | CellState::Blocked(_) | CellState::Gone => true,
-            _ if self.held.contains(owner) && cell.is_deleting() => true,
+            _ if (self.held.contains(owner) && cell.is_deleting()) || cell.fault().is_some() => true,
             _ if self.unread(cell).is_some() || cell.unsent >= RUNS || self.is_quarantined(cell) => true,
             _ => cell.working_since.is_some_and(|since| since + SLOW <= now),
         }
@@ -260,10 +267,11 @@ impl ManagedCluster {
         match &cell.state {
             _ if is_stuck => Phase::Degraded,
             CellState::Done if self.held.contains(owner) => Phase::Held,
-            CellState::Done => Phase::Ready,
             CellState::Blocked(Block::RepairBudget) => Phase::Degraded,
             CellState::Blocked(_) => Phase::Blocked,
             CellState::Unproven => Phase::Waiting,
+            _ if cell.fault().is_some() => Phase::Degraded,
+            CellState::Done => Phase::Ready,
             _ if cell.looked_at.is_none() => Phase::Waiting,
             _ if self.is_quarantined(cell) => Phase::Held,
             _ => Phase::Making,
@@ -293,6 +301,10 @@ fn differs_in_known(before: &DesiredEntry, now: &DesiredEntry) -> bool {
     let mut header = before.header.clone();
     Arc::make_mut(&mut header).known = now.header.known;
     header == now.header && before.members == now.members
+}
+
+fn condition(kind: &str, reason: &str, message: &str) -> ReportedCondition {
+    ReportedCondition { kind: kind.into(), reason: reason.into(), message: message.into() }
 }
 
 pub(crate) fn print_of(report: &LoadBalancerReport) -> u64 {

@@ -72,7 +72,8 @@ pub(crate) fn as_condition<'a>(block: &'a Block, last_error: &'a str) -> (&'stat
         Block::Certificate(words) => ("Degraded", "Certificate", words.as_str()),
         Block::Failing => ("Degraded", "Failing", last_error),
         Block::RepairBudget => {
-            ("Degraded", "RepairBudget", "it was made again too often, and is left as it is for now")
+            let words = "it was made again too often, and is left as it is for now";
+            ("Degraded", ReportedCondition::REPAIR_BUDGET, words)
         }
     }
 }

@@ -132,3 +132,21 @@ fn forms_of_credentials_fit_the_manifests() {
         assert!(mounted(secret), "{file}");
     }
 }
+
+/// Where OpenStack's services are without a proxy in front of them, and with one: the network policies let their clients there.
+#[test]
+fn the_usual_ports_of_the_catalogue_can_be_reached() {
+    const PROXY: u64 = 443;
+    const CATALOGUE: [(&str, u64); 4] = [("Keystone", 5000), ("Octavia", 9876), ("Neutron", 9696), ("Barbican", 9311)];
+    for (program, services) in
+        [("gimbal-openstack-discoverer", &CATALOGUE[..3]), ("gimbal-openstack-writer", &CATALOGUE[..])]
+    {
+        let objects = Chart::example(program, "minimal.yaml").render().unwrap();
+        let policy = of_kind(&objects, "NetworkPolicy").next().unwrap();
+        let rules = list(&policy["spec"]["egress"]).flat_map(|rule| list(&rule["ports"]));
+        let open: Vec<u64> = rules.filter_map(|port| port["port"].as_u64()).collect();
+        for (service, port) in services.iter().chain([&("a proxy", PROXY)]) {
+            assert!(open.contains(port), "{program}: {service} at {port} is not in {open:?}");
+        }
+    }
+}

@@ -124,6 +124,25 @@ fn of_a_router_that_goes_the_certificates_go_last() {
     assert_eq!((stored(&world), world.actor.secrets_left(world.cloud.now())), (Vec::new(), None));
 }
 
+/// octavia-ingress-controller's ninth: what was removed for `foo` was all that had it in its name.
+#[test]
+fn of_two_secrets_of_which_one_begins_as_the_other_one_goes_and_the_other_stays() {
+    const BOTH: [(&str, u8); 2] = [("shop/foo", 1), ("shop/foo-bar", 2)];
+    // Of another router, whose UID begins with ours.
+    const ANOTHERS: &str = "gimbal/prod1/c1/u11/00/shop/foo";
+    for kept in BOTH {
+        let (mut wish, mut world) = made(&BOTH);
+        world.by_hand(&SimRequest::post("/v1/secrets", json!({"name": ANOTHERS})));
+        wish.certificates = vec![kept];
+        world.actor.want(wish.entry());
+        assert_eq!(world.run(), BalancerStep::Done);
+        assert_eq!((served(&world), stored(&world)), (Some(vec![name(kept)]), vec![name(kept), ANOTHERS.to_owned()]));
+        world.actor.want(wish.base.deleting());
+        assert_eq!(world.run(), BalancerStep::Gone);
+        assert_eq!(stored(&world), [ANOTHERS]);
+    }
+}
+
 #[test]
 fn tls_that_is_no_longer_wanted_goes_before_its_certificates() {
     let (mut wish, mut world) = made(&TWO);

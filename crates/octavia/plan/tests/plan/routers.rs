@@ -80,6 +80,18 @@ fn a_router_is_one_populated_request() {
     assert_eq!(kinds(&world), ["Delete loadbalancer"]);
 }
 
+/// octavia-ingress-controller's sixth: a number that held another one counted as the same.
+#[test]
+fn each_generation_is_applied_whatever_its_number_holds() {
+    let (mut wish, mut world) = router(&ROUTES[..1], |wish| wish.base.generation = 123);
+    made(&wish, &mut world);
+    for (generation, routes) in [(12, 2), (123, 3), (1234, 1), (3, 4)] {
+        (wish.base.generation, wish.routes) = (generation, ROUTES[..routes].to_vec());
+        world.actor.want(wish.entry());
+        made(&wish, &mut world);
+    }
+}
+
 #[test]
 fn part_by_part_each_thing_comes_before_what_leads_to_it() {
     let (mut wish, mut world) = router(&ROUTES[..1], |wish| wish.default = Some("rest"));

@@ -220,6 +220,10 @@ impl ManagedCluster {
             }
             return;
         };
+        // Nothing is to be looked at where Octavia only thinks otherwise of it.
+        if cell.see_health(&rows, now) {
+            self.told.insert(owner.clone());
+        }
         let floats = rows.floating.as_ref().map(|all| floating_print(all.iter(), &projects));
         // What was seen before a change of ours says nothing about now, even where the lists show the same again: what was
         // made since may have been deleted by hand.

@@ -78,6 +78,21 @@ fn a_router_is_made_and_its_policies_and_pools_are_reported() {
     assert_eq!((objects.members.len(), objects.member_count), (6, 6));
 }
 
+/// A number that holds another one is another generation, also where a cluster's store went back.
+#[test]
+fn the_generation_that_is_served_is_reported_whatever_its_number_holds() {
+    let mut world = at_rest();
+    for (generation, routes) in [(12, 1), (123, 3), (1234, 2), (12, 3), (3, 1)] {
+        world.change("prod1", &router_key(), |wish| {
+            (wish.generation, wish.routes) = (generation - 1, ROUTES[..routes].to_vec());
+        });
+        world.converge(60 * SECOND);
+        let objects = &world.reports[&("prod1".to_owned(), router_key())].objects;
+        let made = objects.routes.as_ref().unwrap().generation;
+        assert_eq!((made, objects.policies.len()), (generation, routes));
+    }
+}
+
 /// Lists are made where there are routers, and show that nothing has changed.
 #[test]
 fn policies_are_listed_each_minute_and_nothing_else_is_read() {

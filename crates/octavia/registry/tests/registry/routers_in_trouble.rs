@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{Phase, RouteState};
+use gimbal_kuryr_model::{LoadBalancerReport, Phase, RouteState};
 use gimbal_octavia_plan::{CloudChange, RepairBudget};
 use gimbal_octavia_sim::Fate;
+use serde_json::Value;
 
 use crate::wish::{Wish, router_key};
 use crate::world::{SECOND, Way, World};
@@ -119,4 +120,144 @@ fn an_ingress_has_left_when_its_policies_are_gone() {
     assert!(!has_left(&world, "shop/front-a"));
     world.converge(60 * SECOND);
     assert!(has_left(&world, "shop/front-a"));
+}
+
+fn report(world: &World) -> &LoadBalancerReport {
+    &world.reports[&("prod1".to_owned(), router_key())]
+}
+
+/// Phase, and the reasons of the conditions.
+fn said(world: &World) -> (Phase, Vec<&str>) {
+    let report = report(world);
+    (report.phase, report.conditions.iter().map(|one| &*one.reason).collect())
+}
+
+fn serves() -> (Phase, Vec<&'static str>) {
+    (Phase::Ready, Vec::new())
+}
+
+fn does_not_serve() -> (Phase, Vec<&'static str>) {
+    (Phase::Degraded, vec!["NotServing"])
+}
+
+/// Octavia's health manager says this of the router's load balancer.
+fn says(world: &mut World, status: &'static str) {
+    let [balancer] = &world.balancers_of("r1")[..] else { panic!("not one") };
+    world.cloud.report_operating(balancer, status);
+}
+
+/// Returns the reads that are not of lists of everything.
+fn looks(world: &World) -> Vec<&str> {
+    let lists = ["loadbalancers", "listeners", "pools", "l7policies", "floatingips", "ports"];
+    let paths = world.reads.iter().map(|(_, read)| &*read.path);
+    paths.filter(|path| !lists.contains(path)).collect()
+}
+
+/// At once, and until it is repaired: what takes only seconds is an interruption, too.
+#[test]
+fn a_router_in_error_is_degraded_until_it_is_repaired() {
+    let mut world = made(|_| {});
+    world.cloud.expect(Fate::Breaks);
+    world.change("prod1", &router_key(), |wish| wish.members.push((4, 80)));
+    world.run_until(30 * SECOND, "it is said", |world| said(world) == does_not_serve());
+    assert_eq!(&*report(&world).conditions[0].kind, "Degraded");
+    let mut is_well = false;
+    world.run_until(120 * SECOND, "everything is as it is wanted", |world| {
+        is_well |= world.balancers().iter().any(|row| row["provisioning_status"] == "ACTIVE");
+        assert!(is_well || said(world) == does_not_serve(), "{:?}", said(world));
+        world.is_converged()
+    });
+    assert_eq!(said(&world), serves());
+}
+
+#[test]
+fn a_router_whose_repairs_are_spent_says_so_and_nothing_else() {
+    let mut world = made(|world| {
+        world.settings.repair = RepairBudget { repairs: 0, within: Duration::from_secs(3600) };
+    });
+    world.cloud.expect(Fate::Breaks);
+    world.change("prod1", &router_key(), |wish| wish.members.push((4, 80)));
+    world.run(60 * SECOND);
+    assert_eq!(said(&world), (Phase::Degraded, vec!["RepairBudget"]));
+}
+
+/// Nothing else of the load balancer changes, and nothing is read for it but the usual lists.
+#[test]
+fn what_octavia_says_of_a_router_that_is_active_is_reported_when_it_changes() {
+    let mut world = made(|_| {});
+    world.run(130 * SECOND);
+    let (reports, changes) = (world.report_count, world.sent.len());
+    for round in 0..3 {
+        world.reads.clear();
+        says(&mut world, "ERROR");
+        world.run(70 * SECOND);
+        assert_eq!(said(&world), does_not_serve(), "{round}");
+        world.run(130 * SECOND);
+        says(&mut world, "ONLINE");
+        world.run(70 * SECOND);
+        assert_eq!(said(&world), serves(), "{round}");
+        assert_eq!(looks(&world), [""; 0]);
+    }
+    assert_eq!((world.report_count - reports, world.sent.len()), (6, changes), "one report for each change");
+}
+
+/// A new one is OFFLINE until its first heartbeat.
+#[test]
+fn a_router_is_offline_for_a_while_before_that_is_a_fault() {
+    let mut world = made(|_| {});
+    let mut after = |status, lists: u32| {
+        world.reads.clear();
+        world.run_until(70 * SECOND, "everything is listed", |world| !world.reads.is_empty());
+        says(&mut world, status);
+        world.run((60 * lists + 5) * SECOND);
+        said(&world).0
+    };
+    assert_eq!(after("OFFLINE", 1), Phase::Ready);
+    assert_eq!(after("ONLINE", 1), Phase::Ready);
+    assert_eq!(after("OFFLINE", 1), Phase::Ready, "it was heard of in between");
+    assert_eq!(after("OFFLINE", 1), Phase::Degraded);
+    assert_eq!(after("DEGRADED", 1), Phase::Ready, "some members are down, and it serves");
+    assert_eq!(after("OFFLINE", 2), Phase::Degraded);
+}
+
+#[test]
+fn a_router_without_members_may_be_offline() {
+    let mut world = made(|_| {});
+    world.change("prod1", &router_key(), |wish| wish.members.clear());
+    world.converge(60 * SECOND);
+    says(&mut world, "OFFLINE");
+    world.run(300 * SECOND);
+    assert_eq!(said(&world), serves());
+}
+
+/// Octavia says ERROR of a load balancer when all members of one pool are down.
+#[test]
+fn one_service_that_is_down_is_not_the_router() {
+    let mut world = made(|_| {});
+    world.run(70 * SECOND);
+    let pools: Vec<String> = ids(world.rows("/v2/lbaas/pools", "pools"));
+    assert_eq!(pools.len(), 2);
+    world.cloud.report_operating(&pools[0], "ERROR");
+    says(&mut world, "ERROR");
+    world.run(130 * SECOND);
+    assert_eq!(said(&world), serves());
+    world.cloud.report_operating(&pools[1], "ERROR");
+    world.run(70 * SECOND);
+    assert_eq!(said(&world), does_not_serve());
+}
+
+/// What a Service's load balancer has to serve is its members' own affair.
+#[test]
+fn a_service_is_not_asked_whether_it_serves() {
+    let mut world = World::at_rest(1);
+    let [owner] = &world.wishes.values().map(|wish| wish.owner.clone()).collect::<Vec<_>>()[..] else { panic!() };
+    let [balancer] = &world.balancers_of(owner)[..] else { panic!("not one") };
+    let reports = world.report_count;
+    world.cloud.report_operating(balancer, "ERROR");
+    world.run(300 * SECOND);
+    assert_eq!(world.report_count, reports);
+}
+
+fn ids(rows: Vec<Value>) -> Vec<String> {
+    rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
 }

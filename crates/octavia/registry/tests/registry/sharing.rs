@@ -3,6 +3,7 @@
 use gimbal_kuryr_model::{DesiredKey, Phase};
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_sim::Dice;
+use gimbal_property::worlds;
 
 use crate::wish::{Wish, forwarded, going, key};
 use crate::world::{MS, SECOND, World};
@@ -348,9 +349,7 @@ fn is_served(world: &mut World) {
 /// everybody has what is his.
 #[test]
 fn any_coming_and_going_ends_in_what_is_wanted() {
-    let worlds = std::env::var("GIMBAL_PROVE").ok().and_then(|value| value.parse().ok()).unwrap_or(12);
-    for seed in 0..worlds {
-        println!("world {seed}");
+    worlds("owners that share come and go", 12, |seed| {
         let mut world = World::new(seed);
         world.add_cluster("prod1");
         world.add_writer();
@@ -406,5 +405,6 @@ fn any_coming_and_going_ends_in_what_is_wanted() {
         world.converge(900 * SECOND);
         world.run(1_500 * SECOND);
         assert_eq!(world.left_of("prod1"), [""; 0], "world {seed}");
-    }
+        world.counts()
+    });
 }

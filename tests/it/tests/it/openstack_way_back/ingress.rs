@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gimbal_testkit::eventually;
-use gimbal_testkit::openstack::{Options, Reply};
+use gimbal_testkit::openstack::{Options, Reply, Steer};
 use gimbal_testkit::{San, fingerprint};
-use gimbal_tests::{INGRESSES, ROUTERS, WayBack, ingress_path};
+use gimbal_tests::{INGRESSES, ROUTERS, WayBack, ingress_path, metric};
 use serde_json::{Value, json};
 
 use super::rebuilt::many_routes_at_once;
-use super::{WRITER, expect_no_change, kill_controller, kill_writer};
+use super::{WRITER, expect_no_change, kill_controller, kill_writer, steer};
 
 /// A route takes three or four changes of a load balancer, one after the other.
 const WITHIN: Duration = Duration::from_secs(240);
@@ -38,6 +38,7 @@ async fn requests_are_led_by_host_and_path() {
         a_certificate_is_served_renewed_and_removed(&stage, &router),
         edits_lead_no_other_request_astray(&stage, &router),
         many_routes_at_once(&stage, &router),
+        a_router_in_error_is_reported_and_repaired(&stage, &router),
     ];
     nothing_changes_in_a_restart(&mut stage).await;
     killed_while_routes_change(&mut stage, &router).await;
@@ -185,6 +186,48 @@ async fn edits_lead_no_other_request_astray(stage: &WayBack, router: &str) {
     };
     let ((), count) = tokio::join!(edits, requests);
     println!("{count} requests beside the edits, each answered by its own host's member");
+}
+
+/// It is reported while Octavia takes no changes, and repaired as soon as it does.
+async fn a_router_in_error_is_reported_and_repaired(stage: &WayBack, router: &str) {
+    let is_up = async || {
+        let port = stage.controller.as_ref().unwrap().admin_port;
+        metric(port, "kuryr_l7_router_up", "").await
+    };
+    let said = async || {
+        let events = stage.events("test").await?;
+        let is_it = |(reason, message): &&(String, String)| reason == "KuryrNotAsAsked" && message.contains("in ERROR");
+        Ok::<_, anyhow::Error>(events.iter().filter(is_it).count())
+    };
+    let until_well = async |what: &str| {
+        until(stage, what, async || {
+            let (up, routers) = (is_up().await?, stage.cluster.admin().items(ROUTERS).await?);
+            let list = stage.cloud.octavia().get("/loadbalancers").await?;
+            let all = list["loadbalancers"].as_array().into_iter().flatten();
+            let are_active = all.into_iter().all(|one| one["provisioning_status"] == "ACTIVE");
+            let is_well = |one: &Value| is_true(one, "Ready") && !is_true(one, "Degraded");
+            anyhow::ensure!(up > 0.5 && are_active && routers.iter().all(is_well), "{up} {list} {routers:?}");
+            Ok(())
+        })
+        .await;
+    };
+    until_well("nothing is changed any more").await;
+    assert_eq!(said().await.unwrap(), 0);
+    let busy = steer(stage, &Steer::calls("^(POST|PUT|DELETE)$", "/lbaas/").too_many(1)).await;
+    let broken = "update octavia.load_balancer set provisioning_status = 'ERROR' where name like '%/kuryr-l7-router'";
+    stage.cloud.sql(broken).await.unwrap();
+    until(stage, "the router is down, and its Ingress says so", async || {
+        let (up, said) = (is_up().await?, said().await?);
+        anyhow::ensure!(up < 0.5 && said == 1, "{up} {said}");
+        Ok(())
+    })
+    .await;
+    let routers = stage.cluster.admin().items(ROUTERS).await.unwrap();
+    assert!(routers.iter().all(|one| is_true(one, "Degraded") && !is_true(one, "Ready")), "{routers:?}");
+    stage.cloud.stop_steering(busy).await.unwrap();
+    until_well("it is repaired").await;
+    until_routed(stage, router, "www.example.com", "/", "s1").await;
+    assert_eq!(said().await.unwrap(), 1, "once");
 }
 
 async fn nothing_changes_in_a_restart(stage: &mut WayBack) {

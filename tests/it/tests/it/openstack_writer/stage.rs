@@ -25,6 +25,8 @@ pub struct Stage {
     groups: Vec<String>,
     port: u16,
     args: Vec<String>,
+    /// Variables of the writer's environment.
+    env: Vec<(&'static str, &'static str)>,
 }
 
 /// What a cloud has beside the subnet of VIPs.
@@ -74,11 +76,13 @@ impl Stage {
         (stage, Surroundings { outside, second, group })
     }
 
-    /// As [`Stage::start_on`], in a cloud with a key manager and a data plane, for clusters whose Ingresses are served.
+    /// As [`Stage::start_on`], in a cloud with a key manager and a data plane, for clusters whose Ingresses are served. The writer
+    /// logs all that it can.
     pub async fn with_certificates(args: &[&str]) -> Self {
         let options = Options { key_manager: true, data_plane: true, ..Options::with_checked_tokens() };
         let mut stage = Self::without_writer(options, args).await;
         stage.configure("kubernetes: {enable_ingress: true}");
+        stage.env.push(("GIMBAL_LOG", "trace"));
         stage.start_writer().await;
         stage
     }
@@ -97,8 +101,8 @@ impl Stage {
         cloud.credentials(User::Discoverer).write_secret(&programs.path("credentials")).unwrap();
         let config = programs.path("clusters.yaml");
         let args = args.iter().map(ToString::to_string).collect();
-        let (groups, port) = (Vec::new(), free_port().unwrap());
-        Self { programs, cloud, project, subnet, config, writer: None, groups, port, args }
+        let (groups, port, env) = (Vec::new(), free_port().unwrap(), Vec::new());
+        Self { programs, cloud, project, subnet, config, writer: None, groups, port, args, env }
     }
 
     /// Writes the configuration, with more keys for each cluster.
@@ -130,7 +134,7 @@ impl Stage {
     async fn writer_at(&self, port: u16) -> Writer {
         let credentials = self.programs.path("credentials");
         let args: Vec<&str> = self.args.iter().map(String::as_str).collect();
-        self.programs.start_openstack_writer(&credentials, port, &self.config, &args).await.unwrap()
+        self.programs.start_openstack_writer(&credentials, port, &self.config, &args, &self.env).await.unwrap()
     }
 
     pub fn writer(&self) -> &Writer {
