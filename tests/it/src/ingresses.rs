@@ -11,6 +11,8 @@ pub const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresse
 pub const ROUTERS: &str = "/apis/openstack.org/v1/kuryrl7routers";
 const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 const CLASS: &str = "kuryr";
+/// Where members of [`WayBack::make_backend`] listen.
+const TARGET: u16 = 8080;
 
 impl WayBack {
     /// Makes the class of [`WayBack::make_ingress`], which is the controller's.
@@ -18,8 +20,32 @@ impl WayBack {
     /// # Errors
     /// The API server's refusal.
     pub async fn make_ingress_class(&self) -> Result<Value, Refused> {
-        let class = json!({"metadata": {"name": CLASS}, "spec": {"controller": "kuryr.openstack.org/ingress"}});
+        self.make_class_of(CLASS, "kuryr.openstack.org/ingress").await
+    }
+
+    /// Makes a class of some controller.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn make_class_of(&self, name: &str, controller: &str) -> Result<Value, Refused> {
+        let class = json!({"metadata": {"name": name}, "spec": {"controller": controller}});
         self.cluster.admin().post(CLASSES, &class).await
+    }
+
+    /// Makes a Service in [`NAMESPACE`] that has a load balancer only where an Ingress leads to it: port 80, and members of these
+    /// names at these addresses.
+    ///
+    /// # Errors
+    /// The API server's refusal, or there is no data plane.
+    pub async fn make_backend(&self, name: &str, members: &[(&str, &str)]) -> anyhow::Result<()> {
+        for (member, address) in members {
+            self.plane()?.member(address, TARGET, member).await?;
+        }
+        let port = json!({"name": "http", "port": 80, "targetPort": TARGET, "protocol": "TCP"});
+        let service = json!({"metadata": {"name": name}, "spec": {"ports": [port]}});
+        self.cluster.admin().post(&format!("/api/v1/namespaces/{NAMESPACE}/services"), &service).await?;
+        let addresses: Vec<&str> = members.iter().map(|(_, address)| *address).collect();
+        self.set_members(name, &addresses, &[("http", TARGET)]).await
     }
 
     /// Makes an Ingress of the controller's class in [`NAMESPACE`].
