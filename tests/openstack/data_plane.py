@@ -145,7 +145,7 @@ class Members:
 def header(head, name):
     """The value of a header, if it is there."""
     found = re.search(rb"\r\n" + name.encode() + rb": *([^\r]*)", head, re.IGNORECASE)
-    return found and found[1].decode(errors="replace")
+    return found and found[1].decode(errors="replace").strip()
 
 
 async def get(address, port, source=None, path="/", headers=None, tls=None, method="GET", ca=None):

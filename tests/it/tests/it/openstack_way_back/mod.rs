@@ -9,6 +9,8 @@ use gimbal_testkit::openstack::{Service, Steer, Steered};
 use gimbal_tests::WayBack;
 
 mod bad_input;
+mod conformance;
+mod edits;
 mod ingress;
 mod kills;
 mod life;
