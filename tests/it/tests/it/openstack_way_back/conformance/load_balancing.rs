@@ -33,8 +33,7 @@ pub(super) fn members(service: &str) -> Vec<String> {
 pub(super) async fn all_members_answer(stage: &WayBack) {
     let router = super::address(stage, NAME).await.unwrap();
     super::expect(stage, &router, &[("beside.example", "/", "load-balancing-beside")]).await;
-    let request =
-        ClientRequest { method: "GET", host: Some("load-balancing"), path: "/", tls: None, authority: None };
+    let request = ClientRequest { method: "GET", host: Some("load-balancing"), path: "/", tls: None, authority: None };
     let mut answered = BTreeSet::new();
     for _ in 0..REQUESTS {
         answered.insert(super::answer(stage, &router, 80, &request).await.unwrap());

@@ -14,8 +14,8 @@ mod tls;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use gimbal_testkit::openstack::{ClientRequest, Options, Reply};
 use gimbal_testkit::eventually;
+use gimbal_testkit::openstack::{ClientRequest, Options, Reply};
 use gimbal_tests::{INGRESSES, WayBack};
 use serde_json::{Value, json};
 
@@ -170,12 +170,6 @@ async fn until<T>(stage: &WayBack, what: &str, holds: impl AsyncFn() -> anyhow::
 
 impl Spec {
     /// One of ours, at the shared router.
-    const OURS: Self = Self {
-        name: "",
-        class: Some("kuryr"),
-        annotations: &[],
-        rules: &[],
-        default_backend: None,
-        certificate: &[],
-    };
+    const OURS: Self =
+        Self { name: "", class: Some("kuryr"), annotations: &[], rules: &[], default_backend: None, certificate: &[] };
 }

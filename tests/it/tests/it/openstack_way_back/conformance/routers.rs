@@ -49,11 +49,17 @@ pub(super) async fn go_with_their_last_ingress(stage: &WayBack) {
         let path = format!("{INGRESSES}/{ingress}");
         stage.cluster.admin().delete(&path).await.unwrap();
         super::until(stage, &format!("Ingress {ingress} is gone, and {left:?} are left"), async || {
-            anyhow::ensure!(stage.cluster.admin().get(&path).await.is_err_and(|error| error.code == 404), "it is there");
+            anyhow::ensure!(
+                stage.cluster.admin().get(&path).await.is_err_and(|error| error.code == 404),
+                "it is there"
+            );
             let routers = stage.cluster.admin().items(ROUTERS).await?;
             let names: Vec<&str> = routers.iter().filter_map(|one| one["metadata"]["name"].as_str()).collect();
             let (balancers, floating) = (stage.balancers().await?.len(), floating_ips(stage).await?.len());
-            anyhow::ensure!(names == left && [balancers, floating] == [left.len(); 2], "{names:?}, {balancers}, {floating}");
+            anyhow::ensure!(
+                names == left && [balancers, floating] == [left.len(); 2],
+                "{names:?}, {balancers}, {floating}"
+            );
             Ok(())
         })
         .await;

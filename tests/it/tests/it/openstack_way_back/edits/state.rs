@@ -99,7 +99,8 @@ impl State {
             0 => self.secure_service(dice),
             1 => self.switch(|secure| secure.has_tls = !secure.has_tls, "TLS"),
             2 => self.switch(|secure| secure.is_redirected = !secure.is_redirected, "redirect"),
-            3 => self.switch(|secure| *secure = Secure { has_tls: !secure.has_tls, is_redirected: true, ..*secure }, "both"),
+            3 => self
+                .switch(|secure| *secure = Secure { has_tls: !secure.has_tls, is_redirected: true, ..*secure }, "both"),
             4 if !self.ingresses.is_empty() => {
                 let at = below(dice, self.ingresses.len());
                 self.ingresses.remove(at);
@@ -151,7 +152,8 @@ impl State {
         let routes = || self.ingresses.iter().flat_map(|one| &one.routes);
         let has_own = routes().any(|route| route.host == host);
         let of_host = routes().filter(|route| route.host == if has_own { host } else { WILDCARD });
-        let best = of_host.filter(|route| route.takes(path)).min_by_key(|route| (route.kind, Reverse(route.path.len())));
+        let best =
+            of_host.filter(|route| route.takes(path)).min_by_key(|route| (route.kind, Reverse(route.path.len())));
         best.map(|route| route.service)
     }
 
