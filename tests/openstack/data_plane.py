@@ -10,11 +10,13 @@ a line of JSON, with `error` if it went wrong:
     load {id, config}                            haproxy serves this configuration, and the one before ends what it has begun
     unload {id}                                  it ends
     config {id}                                  {config}, what haproxy serves; null where there is no load balancer
-    member {address, port, name}                 an HTTP server that answers with its name, and to /client with the address of
-        the client: the one that the PROXY line or X-Forwarded-For gives, else the one that it sees
+    member {address, port, name}                 an HTTP server that answers with its name, says what arrived (X-Arrived), and
+        answers to /client with the address of the client: the one that the PROXY line or X-Forwarded-For gives, else the one
+        that it sees
     no-member {address, port}                    it ends, with its connections
-    get {address, port, source, path, headers}   one request; {status, body, location}, or {failed}
+    get {address, port, source, path, headers, method}  one request; {status, body, location, arrived}, or {failed}
         with `tls`, a host or "": over TLS, and which certificate that was, by its SHA-256
+        with `ca`, a file, as well: the certificate has to be of that authority and for that host
     client {name, address, port, source, every, tls}  a request each `every` seconds, each on a connection of its own; with
         `kept`, all on one, and with the next one where that has ended
     tally {name, end}                            what the client got: {sent, answered, failed, by: {body: count}, gap}
@@ -122,13 +124,19 @@ class Members:
                     if request.startswith(b"PROXY "):
                         line, _, request = request.partition(b"\r\n")
                         client = line.split()[2].decode()
-                    path = request.split(b" ", 2)[1].decode()
+                    method, path = request.decode(errors="replace").split(" ", 2)[:2]
                     text = f"{name}{path if path != '/' else ''}".encode()
                     if path == "/client":
                         forwarded = re.search(rb"\r\nx-forwarded-for: *([^\r]*)", request, re.IGNORECASE)
                         text = forwarded[1] if forwarded else client.encode()
-                    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(text)
-                    writer.write(head + text)
+                    lines = [
+                        "HTTP/1.1 200 OK",
+                        "Content-Type: text/plain",
+                        f"Content-Length: {len(text)}",
+                        f"X-Arrived: {method} {header(request, 'Host') or ''}",
+                    ]
+                    head = "\r\n".join([*lines, "", ""]).encode()
+                    writer.write(head + (text if method != "HEAD" else b""))
                     await writer.drain()
                     if b"\r\nconnection: close\r\n" in request.lower():
                         break
@@ -146,10 +154,16 @@ class Members:
             writer.transport.abort()
 
 
-async def get(address, port, source=None, path="/", headers=None, tls=None):
+def header(head, name):
+    """The value of a header, if it is there."""
+    found = re.search(rb"\r\n" + name.encode() + rb": *([^\r]*)", head, re.IGNORECASE)
+    return found and found[1].decode(errors="replace").strip()
+
+
+async def get(address, port, source=None, path="/", headers=None, tls=None, method="GET", ca=None):
     """One request on a connection of its own."""
     try:
-        exchanged = exchange(address, port, source, path, headers or {}, tls)
+        exchanged = exchange(address, port, source, method, path, headers or {}, tls, ca)
         answer, certificate = await asyncio.wait_for(exchanged, PATIENCE)
     except asyncio.TimeoutError:
         return {"failed": f"no answer in {PATIENCE} s"}
@@ -158,24 +172,27 @@ async def get(address, port, source=None, path="/", headers=None, tls=None):
     head, _, body = answer.partition(b"\r\n\r\n")
     if not head:
         return {"failed": "the connection was closed without an answer"}
-    location = re.search(rb"\r\nlocation: *([^\r]*)", head, re.IGNORECASE)
     return {
         "status": int(head.split(b" ", 2)[1]),
         "body": body.decode(errors="replace"),
-        "location": location and location[1].decode(errors="replace"),
+        "location": header(head, "Location"),
+        "arrived": header(head, "X-Arrived"),
         "certificate": certificate,
     }
 
 
-def any_certificate():
-    """Which certificate comes is what is asked."""
+def trusting(ca):
+    """Trust in the certificates of one authority; without one in any, for which one comes is what is asked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if ca is None:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        context.load_verify_locations(ca)
     return context
 
 
-async def exchange(address, port, source, path, headers, tls):
-    secured = {} if tls is None else {"ssl": any_certificate(), "server_hostname": tls}
+async def exchange(address, port, source, method, path, headers, tls, ca):
+    secured = {} if tls is None else {"ssl": trusting(ca), "server_hostname": tls}
     local = (source, 0) if source else None
     reader, writer = await asyncio.open_connection(address, port, local_addr=local, **secured)
     try:
@@ -188,7 +205,7 @@ async def exchange(address, port, source, path, headers, tls):
         # HTTP/1.1 requires a host; one that is null is left out.
         version = "1.0" if wanted["Host"] is None else "1.1"
         lines = [f"{name}: {value}" for name, value in wanted.items() if value is not None]
-        lines = [f"GET {path} HTTP/{version}", *lines, "", ""]
+        lines = [f"{method} {path} HTTP/{version}", *lines, "", ""]
         writer.write("\r\n".join(lines).encode())
         return await reader.read(), certificate
     finally:

@@ -22,7 +22,7 @@ struct Proof {
     programs: bool,
 }
 
-const PROOFS: [Proof; 9] = [
+const PROOFS: [Proof; 10] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -93,6 +93,15 @@ const PROOFS: [Proof; 9] = [
         file: "it",
         test: "openstack_way_back::kills::",
         size: "1",
+        programs: true,
+    },
+    Proof {
+        name: "edits",
+        what: "each request is led as before or as after the edit in progress, while Ingresses are edited at random, 200 times",
+        package: "gimbal-tests",
+        file: "it",
+        test: "openstack_way_back::edits::",
+        size: "200",
         programs: true,
     },
     Proof {

@@ -9,6 +9,7 @@ use gimbal_testkit::process::{binary, free_port};
 use gimbal_testkit::{AuditEntry, Process, Rights, TestCluster, UserAccess, eventually};
 use serde_json::{Value, json};
 
+use crate::ingresses::ENABLE_INGRESS;
 use crate::{Grpcurl, Programs};
 
 /// The cluster's name.
@@ -24,8 +25,6 @@ const OUTSIDE: &str = "203.0.113.0/24";
 /// The user of the cluster that the controller is.
 const USER: &str = "user-1";
 const MARK: &str = "k8s-cluster:";
-/// The writer's leave for Ingresses.
-const INGRESSES: &str = "kubernetes: {enable_ingress: true}";
 /// How long a step may take: a real Neutron is slow on a busy machine.
 const WITHIN: Duration = Duration::from_secs(90);
 
@@ -56,7 +55,7 @@ pub struct WayBack {
     /// The ID of the subnet of VIPs.
     pub subnet: String,
     config: PathBuf,
-    settings: String,
+    pub(crate) settings: String,
     user: UserAccess,
     ports: [u16; 4],
 }
@@ -100,7 +99,7 @@ impl WayBack {
     /// As [`WayBack::build`].
     pub async fn build_for_ingresses_on(options: Options) -> anyhow::Result<Self> {
         let roles = ["gimbal-kuryr-controller", "gimbal-kuryr-controller-ingress"];
-        Self::build_as(&roles, options, INGRESSES).await
+        Self::build_as(&roles, options, ENABLE_INGRESS).await
     }
 
     async fn build_as(roles: &[&str], options: Options, extra: &str) -> anyhow::Result<Self> {

@@ -49,7 +49,7 @@ mod users;
 pub use answer_cutter::AnswerCutter;
 pub use api::{Api, Refused, USER_AGENT};
 pub use calls::Call;
-pub use data_plane::{DataPlane, Got, Reply, Traffic};
+pub use data_plane::{ClientRequest, DataPlane, Got, Reply, Traffic};
 pub use scale::Scale;
 pub use steer::{Steer, Steered};
 pub use users::{Credentials, User};

@@ -223,10 +223,11 @@ impl Actor {
                 references.push(secret.reference.clone());
             }
         }
-        if wishes.iter().all(|wish| self.usable(wish).is_some()) {
+        if wishes.iter().all(|wish| self.usable(wish).is_some()) && !self.redirects_are_left(wanted) {
             return references;
         }
-        // Until all are stored, or while it is not known what is, what is served stays: the default one as well, if that is missing.
+        // Until all are stored, while it is not known what is, or while clients are sent to HTTPS that are not to be, what is served
+        // stays: the default one as well, if that is missing.
         let lacks_default = wishes.first().is_some_and(|wish| self.usable(wish).is_none());
         for (at, reference) in self.served_references().into_iter().enumerate() {
             if !references.contains(&reference) {
@@ -353,7 +354,7 @@ fn references_of(listener: &SeenListener) -> impl Iterator<Item = &str> {
 }
 
 /// Whether a listener of a router is to serve TLS.
-fn terminates(wanted: &DesiredLoadBalancer, id: ListenerId) -> bool {
+pub(crate) fn terminates(wanted: &DesiredLoadBalancer, id: ListenerId) -> bool {
     let wish = wanted.header.listener(id).filter(|_| wanted.header.routing.is_some());
     wish.is_some_and(|wish| wish.kind == ListenerKind::TerminatedHttps)
 }

@@ -34,6 +34,21 @@ pub enum Got {
     Nothing(String),
 }
 
+/// A request of one client; see [`DataPlane::send`].
+#[derive(Debug, Clone, Copy)]
+pub struct ClientRequest<'a> {
+    /// `GET` and others.
+    pub method: &'a str,
+    /// The `Host` header; `None`: without one, in HTTP/1.0.
+    pub host: Option<&'a str>,
+    /// The path, as it is written.
+    pub path: &'a str,
+    /// Over TLS: the name of the server (SNI); empty: none.
+    pub tls: Option<&'a str>,
+    /// Over TLS: the authority that has to have issued the certificate, for that name; `None`: any certificate will do.
+    pub authority: Option<&'a Path>,
+}
+
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -43,6 +58,8 @@ pub struct Reply {
     pub body: String,
     /// Where a redirect leads to.
     pub location: Option<String>,
+    /// Of a member: the method and the `Host` header of the request as it arrived there, with a space between them.
+    pub arrived: Option<String>,
     /// Over TLS: which certificate it was, by its SHA-256 in hexadecimal digits.
     pub certificate: Option<String>,
 }
@@ -149,6 +166,19 @@ impl DataPlane {
         self.reply(json!({"do": "get", "address": address, "port": port, "path": path, "tls": host})).await
     }
 
+    /// Sends one request.
+    ///
+    /// # Errors
+    /// Nothing answers, the certificate is not as asked for, or the data plane does not run.
+    pub async fn send(&self, address: &str, port: u16, request: &ClientRequest<'_>) -> anyhow::Result<Reply> {
+        let ClientRequest { method, host, path, tls, authority } = *request;
+        self.reply(json!({
+            "do": "get", "address": address, "port": port, "method": method, "path": path, "headers": {"Host": host},
+            "tls": tls, "ca": authority,
+        }))
+        .await
+    }
+
     async fn reply(&self, question: Value) -> anyhow::Result<Reply> {
         let answer = self.ask(&question).await?;
         if let Some(why) = answer["failed"].as_str() {
@@ -159,6 +189,7 @@ impl DataPlane {
             status: status.with_context(|| format!("an answer without a status: {answer}"))?,
             body: answer["body"].as_str().unwrap_or_default().to_owned(),
             location: answer["location"].as_str().map(str::to_owned),
+            arrived: answer["arrived"].as_str().map(str::to_owned),
             certificate: answer["certificate"].as_str().map(str::to_owned),
         })
     }

@@ -1,8 +1,15 @@
-//! Redirects from HTTP to HTTPS, as long as nothing answers there.
+//! Redirects from HTTP to HTTPS: they come when HTTPS answers, and go before it stops.
 
 use std::borrow::Cow;
 
-use gimbal_kuryr_model::{Route, RouteTarget, Routing};
+use gimbal_kuryr_model::{DesiredLoadBalancer, Route, RouteTarget, Routing};
+
+use crate::actor::Actor;
+use crate::certificates::terminates;
+use crate::children::listener_at;
+use crate::routing::fold::{WantedPolicy, fold};
+use crate::routing::policies::{content, wanted_content};
+use crate::seen_policy::SeenPolicy;
 
 /// Returns routes whose redirects lead to where HTTPS would lead them: without a certificate there is no listener for HTTPS, and a
 /// client that was sent there would get no answer.
@@ -21,4 +28,32 @@ pub(crate) fn without_redirects(routing: &Routing) -> Cow<'_, Routing> {
     }
     let to = |route: &Route| Route { to: over_https(route).unwrap_or_else(|| route.to.clone()), ..route.clone() };
     Cow::Owned(Routing { routes: routing.routes.iter().map(to).collect(), ..routing.clone() })
+}
+
+impl Actor {
+    /// Whether a policy that is to go sends clients to HTTPS. Until it has gone, nothing is taken away there: they would find another
+    /// certificate, or no route.
+    pub(crate) fn redirects_are_left(&self, wanted: &DesiredLoadBalancer) -> bool {
+        let (Some(balancer), Some(routing)) = (self.balancer(), wanted.header.routing.as_deref()) else { return false };
+        let is_left = |seen: &SeenPolicy, policies: &[WantedPolicy]| {
+            let is_it = |one: &WantedPolicy| {
+                let leads_there = matches!(&one.to, RouteTarget::Redirect(to) if seen.prefix.as_deref() == Some(&**to));
+                leads_there && wanted_content(one) == content(&seen.action, &seen.rules)
+            };
+            !policies.iter().any(is_it)
+        };
+        let sends = |one: &&SeenPolicy| {
+            let is_sent = one.prefix.as_deref().is_some_and(|to| to.starts_with("https://"));
+            is_sent && one.admin_state_up && self.part_may_go(&one.id, &one.tags)
+        };
+        let listeners = wanted.header.listeners.iter().map(|wish| wish.id).filter(|id| !terminates(wanted, *id));
+        self.serves_https(wanted)
+            && listeners.filter_map(|id| Some((id, listener_at(balancer, id)?))).any(|(id, seen)| {
+                let mut sent = seen.policies.iter().filter(sends).peekable();
+                sent.peek().is_some() && {
+                    let policies = fold(routing, id).policies;
+                    sent.any(|one| is_left(one, &policies))
+                }
+            })
+    }
 }

@@ -7,6 +7,7 @@ use gimbal_kuryr_model::{ListenerId, LoadBalancerHeader, PoolId, RouteTarget, Ro
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
+use crate::certificates::terminates;
 use crate::change::CloudChange;
 use crate::children::listener_at;
 use crate::mark::{KEEP, route_tag};
@@ -182,11 +183,18 @@ impl Actor {
         };
         let ours = |seen: &SeenPolicy| self.mark.is_on(&seen.tags);
         let kept = |seen: &SeenPolicy| seen.tags.iter().any(|tag| tag == KEEP);
+        // What takes the place of a redirect may need the room of what goes here.
+        let lacks_room = || self.memory.blocked(now).any(|(_, block)| matches!(block, Block::Quota(_)));
+        let is_https = terminates(target.wanted, listener_id);
+        let is_held = is_https && self.redirects_are_left(target.wanted) && !lacks_room();
         of(&PolicyPlan {
             listener,
             wishes: &wishes,
             default: default.filter(|_| leads),
-            goes: &|seen| self.policy_goes(seen, now),
+            goes: &|seen| match self.policy_goes(seen, now) {
+                PolicyGoes::Now if is_held => PolicyGoes::Soon,
+                goes => goes,
+            },
             may_be_taken: &|seen| ours(seen) || !kept(seen),
         })
     }

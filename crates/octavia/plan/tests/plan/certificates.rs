@@ -334,6 +334,26 @@ fn clients_are_sent_to_https_only_when_it_answers() {
     assert_eq!(world.actor.route_gaps(&world.facts, world.cloud.now()), Some(Vec::new()));
 }
 
+/// Who was sent there finds the certificate and the route that were there, until no one is sent there any more.
+#[test]
+fn what_clients_are_sent_to_goes_after_the_redirect() {
+    let (mut wish, mut world) = router(&ROUTES, |wish| (wish.certificates, wish.redirects) = (TWO.to_vec(), true));
+    assert_eq!(world.run(), BalancerStep::Done);
+    let before = (served(&world), answered_at(&mut world, 443));
+    (wish.certificates, wish.redirects) = (vec![TWO[1]], false);
+    wish.routes.remove(0);
+    world.actor.want(wish.entry());
+    while world.step() != BalancerStep::Done {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        if answered(&mut world).values().any(|answer| answer.starts_with("https://")) {
+            assert_eq!((served(&world), answered_at(&mut world, 443)), before, "{step:?}");
+        }
+    }
+    assert_eq!((served(&world), stored(&world)), (Some(names(&TWO[1..])), names(&TWO[1..])));
+    assert_eq!((answered(&mut world), answered_at(&mut world, 443)), (wish.answers(), wish.answers()));
+}
+
 #[test]
 fn with_its_certificates_a_router_is_made_at_once_and_redirects() {
     let (wish, mut world) = router(&ROUTES, |wish| (wish.certificates, wish.redirects) = (TWO.to_vec(), true));

@@ -1,6 +1,5 @@
 //! Ingresses of a real cluster: a router of the real Octavia leads real requests by host and path.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gimbal_testkit::eventually;
@@ -36,7 +35,6 @@ async fn requests_are_led_by_host_and_path() {
         hosts_and_paths_have_their_order(&stage, &router),
         what_is_wrong_is_told_and_the_rest_is_served(&stage, &router),
         a_certificate_is_served_renewed_and_removed(&stage, &router),
-        edits_lead_no_other_request_astray(&stage, &router),
         many_routes_at_once(&stage, &router),
         a_router_in_error_is_reported_and_repaired(&stage, &router),
     ];
@@ -156,36 +154,6 @@ async fn what_is_wrong_is_told_and_the_rest_is_served(stage: &WayBack, router: &
     }
     remove(stage, "bad").await;
     until_routed(stage, router, "bad.example", "/good", "503").await;
-}
-
-/// A request about one host is never answered by another one while routes around it come, change and go.
-async fn edits_lead_no_other_request_astray(stage: &WayBack, router: &str) {
-    let done = AtomicBool::new(false);
-    let edits = async {
-        for (round, service) in ["s2", "s3"].into_iter().enumerate() {
-            let host = format!("www{round}.example.com");
-            let rules = json!([
-                rule("*.example.com", &[("/", "Prefix", service)]),
-                rule(&host, &[("/", "Prefix", service), ("/x", "Prefix", "s1")]),
-            ]);
-            make(stage, "edited", &rules).await;
-            until_routed(stage, router, "any.example.com", "/", service).await;
-            until_routed(stage, router, &host, "/x", "s1/x").await;
-            remove(stage, "edited").await;
-            until_routed(stage, router, "any.example.com", "/", "503").await;
-        }
-        done.store(true, Ordering::Relaxed);
-    };
-    let requests = async {
-        let mut count = 0_usize;
-        while !done.load(Ordering::Relaxed) {
-            assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1");
-            count += 1;
-        }
-        count
-    };
-    let ((), count) = tokio::join!(edits, requests);
-    println!("{count} requests beside the edits, each answered by its own host's member");
 }
 
 /// It is reported while Octavia takes no changes, and repaired as soon as it does.

@@ -10,6 +10,8 @@ use gimbal_tests::WayBack;
 
 mod bad_input;
 mod groups;
+mod conformance;
+mod edits;
 mod ingress;
 mod kills;
 mod life;
