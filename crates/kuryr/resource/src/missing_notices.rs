@@ -8,6 +8,8 @@ use crate::{ConditionsOf, Told};
 
 /// Objects of one kind that a status names: their IDs and names.
 type NamedObjects<'a> = Vec<(&'a Text, &'a Text)>;
+/// Returns them.
+type NamedIn = for<'a> fn(&'a KuryrLoadBalancerStatus) -> NamedObjects<'a>;
 
 /// Returns what is told of what someone else has removed: once for each kind, when the status ceases to name it. The status is the
 /// memory: neither a report that says the same again nor a restart tells it again.
@@ -19,7 +21,7 @@ pub(crate) fn of_missing(
     let is_going = of.offered.is_some_and(DesiredEntry::is_deleting);
     let missing = of.report.and_then(|report| report.missing.as_deref()).filter(|_| !is_going);
     let Some(ReportedMissing { load_balancers, listeners, pools, members }) = missing else { return Vec::new() };
-    let kinds: [(_, _, _, fn(&KuryrLoadBalancerStatus) -> NamedObjects<'_>); 4] = [
+    let kinds: [(_, _, _, NamedIn); 4] = [
         (reasons::LOAD_BALANCER_MISSING, "load balancer", load_balancers, named_balancers),
         (reasons::LISTENER_MISSING, "listener", listeners, named_listeners),
         (reasons::POOL_MISSING, "pool", pools, named_pools),
