@@ -230,7 +230,7 @@ mod tests {
             let told: Vec<_> = told.into_iter().map(|told| (told.is_warning, told.reason)).collect();
             assert_eq!(told, [(false, reason)], "{floats} {has_balancer} {has_floating}");
         }
-        // Once it is there, the address that is told is its own.
+        // Once it is there, its address is the one that is named.
         let report = report(Phase::Ready, objects(true, true));
         let (ready, offered) = (condition(conditions::READY, "True", "Ready"), offered(true));
         let of = ConditionsOf { report: Some(&report), event: &|_| None, offered: Some(&offered) };

@@ -11,8 +11,8 @@ type NamedObjects<'a> = Vec<(&'a Text, &'a Text)>;
 /// Returns them.
 type NamedIn = for<'a> fn(&'a KuryrLoadBalancerStatus) -> NamedObjects<'a>;
 
-/// Returns what is told of what someone else has removed: once for each kind, when the status ceases to name it. The status is the
-/// memory: neither a report that says the same again nor a restart tells it again.
+/// Returns the notices of what someone else has removed: one for each kind, when the status ceases to name it. The status is the
+/// memory: neither a report that says the same again nor a restart repeats one.
 pub(crate) fn of_missing(
     old: &KuryrLoadBalancerStatus,
     new: &KuryrLoadBalancerStatus,

@@ -1,4 +1,4 @@
-//! What somebody removes in OpenStack is told on the Service, once for each time.
+//! What somebody removes in OpenStack is an Event on the Service, once for each time.
 
 use gimbal_kuryr_model::{
     DesiredKey, LoadBalancerReport, Phase, ReportedListener, ReportedMissing, ReportedObjects, ReportedPool,
