@@ -19,7 +19,6 @@ use gimbal_testkit::openstack::{ClientRequest, Options, Reply};
 use gimbal_tests::{INGRESSES, WayBack};
 use serde_json::{Value, json};
 
-
 const WITHIN: Duration = Duration::from_secs(240);
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
 /// The answer where no rule takes a request. The scenarios have 404, which Octavia cannot answer with
