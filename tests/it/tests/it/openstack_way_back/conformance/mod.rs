@@ -19,8 +19,6 @@ use gimbal_testkit::openstack::{ClientRequest, Options, Reply};
 use gimbal_tests::{INGRESSES, WayBack};
 use serde_json::{Value, json};
 
-use super::WRITER;
-
 const WITHIN: Duration = Duration::from_secs(240);
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
 /// The answer where no rule takes a request. The scenarios have 404, which Octavia cannot answer with
@@ -59,7 +57,7 @@ async fn ingresses_do_what_kubernetes_expects() {
     stage.make_ingress_class().await.unwrap();
     stage.make_class_of(ingress_class::OTHER, "example.com/other").await.unwrap();
     let certificates = make_everything(&stage).await;
-    stage.start_writer(&WRITER).await.unwrap();
+    stage.start_writer(&[]).await.unwrap();
     stage.start_controller(&CONTROLLER).await.unwrap();
     steps![
         routers::each_ingress_has_the_address_of_its_router(&stage),
