@@ -13,7 +13,7 @@ use crate::mark::{KEEP, is_pool_tag, is_port_tag, tag_of_pool};
 use crate::seen::{Provisioning, SeenBalancer, SeenPool};
 use crate::sharing::retagged;
 use crate::step::BalancerStep;
-use crate::target::{WantedBalancer, WantedPool};
+use crate::target::{SOURCE_IP_PORT, WantedBalancer, WantedPool};
 
 /// The pools of a load balancer by what they are marked for. With hundreds of them, looking through all for each would take
 /// longer than everything else.
@@ -183,12 +183,13 @@ pub(crate) fn pool_change(
     tags: &[String],
     target: &WantedBalancer<'_>,
 ) -> Option<CloudChange> {
-    let WantedPool { id: _, name, protocol: _, algorithm, persistence, monitor: _ } = wanted;
+    let WantedPool { id: _, name, protocol: _, algorithm, is_chosen, persistence, monitor: _ } = wanted;
     let mut fields = Map::new();
     if seen.name != *name {
         fields.insert("name".into(), json!(name));
     }
-    if let Some(algorithm) = algorithm.filter(|algorithm| seen.algorithm != *algorithm) {
+    // Where none is asked for, this one may be all that the provider knows, which a restart has forgotten.
+    if seen.algorithm != *algorithm && (*is_chosen || seen.algorithm != SOURCE_IP_PORT) {
         fields.insert("lb_algorithm".into(), json!(algorithm));
     }
     let same_persistence = match persistence.as_object() {

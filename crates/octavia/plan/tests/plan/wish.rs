@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers,
+    Algorithm, Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers,
     ExternalNetwork, FloatingWish, HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
     LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, ProviderAbilities, ProxyVersion, SubnetFacts, Timeouts,
     VipWish,
@@ -35,6 +35,7 @@ pub struct Wish {
     pub groups: Vec<String>,
     pub adopt: Option<String>,
     pub timeout: Option<u32>,
+    pub algorithm: Option<Algorithm>,
     pub ports: Vec<(Protocol, u16)>,
     pub http: bool,
     pub proxy: bool,
@@ -67,6 +68,7 @@ impl Wish {
             groups: Vec::new(),
             adopt: None,
             timeout: None,
+            algorithm: None,
             ports: vec![(Protocol::Tcp, 80)],
             http: false,
             proxy: false,
@@ -133,7 +135,7 @@ impl Wish {
             balancing: Balancing {
                 family: Family::V4,
                 members: MemberMode::Pod,
-                algorithm: None,
+                algorithm: self.algorithm,
                 affinity_seconds: None,
                 proxy: self.proxy.then_some(ProxyVersion::V1),
             },
