@@ -10,6 +10,7 @@ use gimbal_model::Protocol;
 use serde_json::{Map, Value, json};
 
 use crate::abilities::UsableAbilities;
+use crate::fields::{ALGORITHM, TIMES, with_fields};
 use crate::mark::{Mark, owner_tag_of, port_tag, replaces_tag, tag_of_pool};
 use crate::sharing::Sharing;
 use crate::tags::member_tags;
@@ -333,6 +334,11 @@ impl WantedBalancer<'_> {
 }
 
 impl WantedListener {
+    /// Returns the times that are asked for.
+    pub(crate) fn times(&self) -> Vec<&'static str> {
+        TIMES.into_iter().filter(|time| self.options.contains_key(*time)).collect()
+    }
+
     /// Returns the body of a creation, without the pool.
     pub(crate) fn body(&self, tags: &[String]) -> Value {
         let mut body = Map::new();
@@ -340,7 +346,7 @@ impl WantedListener {
         body.insert("protocol".into(), json!(self.protocol));
         body.insert("protocol_port".into(), json!(self.id.port));
         body.insert("admin_state_up".into(), json!(self.up));
-        body.insert("tags".into(), json!(tags));
+        body.insert("tags".into(), json!(with_fields(tags, &self.times())));
         if let Some(allowed) = self.allowed.as_ref().filter(|allowed| !allowed.is_empty()) {
             body.insert("allowed_cidrs".into(), json!(allowed));
         }
@@ -350,6 +356,11 @@ impl WantedListener {
 }
 
 impl WantedPool {
+    /// Returns what is asked for of what has a value without that too.
+    pub(crate) fn asked(&self) -> &'static [&'static str] {
+        if self.is_chosen { &[ALGORITHM] } else { &[] }
+    }
+
     /// Returns the body of a creation, without members and monitor.
     pub(crate) fn body(&self, tags: &[String]) -> Value {
         let mut body = json!({
@@ -357,7 +368,7 @@ impl WantedPool {
             "protocol": self.protocol,
             "lb_algorithm": self.algorithm,
             "admin_state_up": true,
-            "tags": tags,
+            "tags": with_fields(tags, self.asked()),
         });
         if !self.persistence.is_null() {
             body["session_persistence"] = self.persistence.clone();

@@ -3,7 +3,6 @@
 use gimbal_kuryr_model::Algorithm;
 use gimbal_model::Protocol;
 use gimbal_octavia_plan::{BalancerStep, CloudAbility, CloudChange};
-use serde_json::json;
 
 use crate::executor::World;
 use crate::services::{change, made, world};
@@ -60,16 +59,4 @@ fn a_provider_that_refuses_something_else_has_weights() {
     assert_eq!(world.run(), BalancerStep::Done);
     assert_eq!((world.missing.as_slice(), world.unsupported().len()), (&[][..], 1));
     assert_eq!(algorithms(&mut world), ["ROUND_ROBIN"]);
-}
-
-#[test]
-fn a_way_that_is_asked_for_no_longer_is_given_up() {
-    for algorithm in [Algorithm::LeastConnections, Algorithm::SourceIp] {
-        let (mut wish, mut world) = world(|wish| wish.algorithm = Some(algorithm));
-        made(&wish, &mut world);
-        world.restart();
-        let changes = change(&mut world, &mut wish, |wish| wish.algorithm = None);
-        let [CloudChange::UpdatePool { fields, .. }] = &changes[..] else { panic!("{changes:#?}") };
-        assert_eq!(fields["lb_algorithm"], json!("ROUND_ROBIN"));
-    }
 }

@@ -6,6 +6,7 @@ mod any_trouble;
 mod certificates;
 mod complaints;
 mod executor;
+mod fields;
 mod floating;
 mod gap;
 mod given_away;

@@ -35,6 +35,7 @@ pub struct Wish {
     pub groups: Vec<String>,
     pub adopt: Option<String>,
     pub timeout: Option<u32>,
+    pub connection_limit: Option<i32>,
     pub algorithm: Option<Algorithm>,
     pub ports: Vec<(Protocol, u16)>,
     pub http: bool,
@@ -68,6 +69,7 @@ impl Wish {
             groups: Vec::new(),
             adopt: None,
             timeout: None,
+            connection_limit: None,
             algorithm: None,
             ports: vec![(Protocol::Tcp, 80)],
             http: false,
@@ -139,7 +141,11 @@ impl Wish {
                 affinity_seconds: None,
                 proxy: self.proxy.then_some(ProxyVersion::V1),
             },
-            timeouts: Timeouts { client_data: self.timeout, ..Timeouts::default() },
+            timeouts: Timeouts {
+                client_data: self.timeout,
+                connection_limit: self.connection_limit,
+                ..Timeouts::default()
+            },
             monitor: self.monitor.then(|| Box::new(monitor)),
             tls_containers: Box::default(),
             shared_group: None,
