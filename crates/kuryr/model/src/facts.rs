@@ -204,10 +204,11 @@ pub struct FreeQuota {
 }
 
 impl CloudFacts {
-    /// Returns what a provider can do: everything, for one that has not been asked for anything yet.
+    /// Returns what a provider can do: everything, for one that has not been asked for anything yet. `None`: Octavia's own choice,
+    /// whose name is empty here.
     #[must_use]
     pub fn abilities(&self, provider: Option<&str>) -> ProviderAbilities {
-        provider.and_then(|name| self.providers.get(name)).copied().unwrap_or_default()
+        self.providers.get(provider.unwrap_or_default()).copied().unwrap_or_default()
     }
 
     /// Returns the first of these subnets that holds `address`.

@@ -38,7 +38,7 @@ impl Actor {
                 populated_create: populated_create
                     && has(CloudAbility::PopulatedCreate)
                     && !self.memory.is_made_apart(now),
-                weights,
+                weights: weights && has(CloudAbility::Weights),
                 client_ranges: client_ranges && has(CloudAbility::ClientRanges),
                 l7: l7 && has(CloudAbility::L7),
                 own_port: own_port && has(CloudAbility::OwnPort),

@@ -15,6 +15,7 @@ use crate::pools::texts;
 use crate::seen::Provisioning;
 use crate::seen_policy::SeenPolicy;
 use crate::step::Block;
+use crate::target::ROUND_ROBIN;
 
 /// How long to leave a project alone whose quota is used up, or where a right is missing.
 pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(300);
@@ -297,6 +298,11 @@ impl Actor {
         let populated = |body: &Value| body.get("listeners").is_some();
         let restricts = |body: &Value| body.get("allowed_cidrs").is_some();
         let has_groups = |body: &Value| body.get("vip_sg_ids").is_some();
+        if words.contains("algorithm") && self.leaves_algorithms_open(change, &part) {
+            // That it refused the whole in one request was for their sake.
+            self.memory.unlearn(CloudAbility::PopulatedCreate);
+            return self.learn(CloudAbility::Weights, now);
+        }
         match change {
             CloudChange::CreateBalancer { body }
                 if has_groups(body) && (!populated(body) || words.contains("sg_ids")) =>
@@ -328,6 +334,28 @@ impl Actor {
             _ => self.memory.block(part, Block::Unsupported(words), None),
         }
         None
+    }
+
+    /// Whether a change sets the usual algorithm of pools for which none was asked.
+    fn leaves_algorithms_open(&self, change: &CloudChange, part: &PlanPart) -> bool {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
+        let pools = match change {
+            CloudChange::CreateBalancer { body } => body["pools"].as_array().map(Vec::as_slice).unwrap_or_default(),
+            CloudChange::CreatePool { body } | CloudChange::UpdatePool { fields: body, .. } => {
+                std::slice::from_ref(body)
+            }
+            _ => return false,
+        };
+        let ids: Vec<ListenerId> = match part {
+            PlanPart::Port(Some(id)) => vec![*id],
+            _ => wanted.header.listeners.iter().map(|wish| wish.id).collect(),
+        };
+        let parts = self.sharing.as_deref().map(|sharing| &sharing.parts);
+        let header =
+            |id: &ListenerId| parts.and_then(|parts| parts.get(id)).map_or(&wanted.header, |part| &part.header);
+        !pools.is_empty()
+            && pools.iter().all(|pool| pool["lb_algorithm"] == ROUND_ROBIN)
+            && ids.iter().all(|id| header(id).balancing.algorithm.is_none())
     }
 
     /// The provider has no security groups. That it refused the whole in one request was for their sake.

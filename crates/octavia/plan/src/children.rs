@@ -9,14 +9,18 @@ use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
+use crate::fields::FieldTags;
 use crate::mark::KEEP;
 use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
 use crate::ranges::may_open;
 use crate::seen::{Provisioning, SeenBalancer, SeenListener};
-use crate::sharing::retagged;
 use crate::step::BalancerStep;
 use crate::target::{WantedBalancer, WantedListener};
+
+/// The limit of connections to a listener, and its value where there is none.
+const LIMIT: &str = "connection_limit";
+const NO_LIMIT: i64 = -1;
 
 impl Actor {
     /// Returns the next step about what is below the load balancer.
@@ -230,7 +234,16 @@ fn listener_fields(
     if *up && !seen.admin_state_up && may_open(target.clients(wanted.id), seen) {
         fields.insert("admin_state_up".into(), json!(true));
     }
-    fields.extend(retagged(target.sharing, &seen.tags, tags).map(|tags| ("tags".to_owned(), tags)));
     fields.extend(if whole { options.clone() } else { differing(&seen.row, options) });
+    // Without a limit it is -1, whatever Octavia is configured for.
+    let is_limited = || seen.row[LIMIT].as_i64().is_some_and(|limit| limit != NO_LIMIT);
+    if !options.contains_key(LIMIT) && is_limited() {
+        fields.insert(LIMIT.into(), json!(NO_LIMIT));
+    }
+    let times = FieldTags { present: &seen.tags, asked: &wanted.times() };
+    // With null Octavia sets what it is configured for.
+    fields.extend(times.given_up().map(|time| (time.to_owned(), Value::Null)));
+    let tags = times.changed(target.sharing, tags, !fields.is_empty());
+    fields.extend(tags.map(|tags| ("tags".to_owned(), tags)));
     (!fields.is_empty()).then_some(Value::Object(fields))
 }

@@ -23,6 +23,7 @@ const PORT: &str = "gimbal-port:";
 const REPLACES: &str = "gimbal-replaces:";
 const POOL: &str = "gimbal-pool:";
 const ROUTE: &str = "gimbal-route:";
+const SET: &str = "gimbal-set:";
 
 /// Returns the tag that finds everything of the cluster with this UID.
 #[must_use]
@@ -44,7 +45,7 @@ pub fn clusters_in<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<It
 /// Whether a tag, or a word of a description, is a part of the mark of this cluster, or of what is said beside it.
 #[must_use]
 pub fn is_word_of_mark(word: &str, cluster_uid: &str, cluster: &str) -> bool {
-    let of_owner = [OWNER, GROUP, PORT, POOL, ROUTE, REPLACES].iter().any(|prefix| word.starts_with(prefix));
+    let of_owner = [OWNER, GROUP, PORT, POOL, ROUTE, REPLACES, SET].iter().any(|prefix| word.starts_with(prefix));
     of_owner
         || word.strip_prefix(CLUSTER).is_some_and(|uid| uid == cluster_uid)
         || word.strip_prefix(CLUSTER_NAME).is_some_and(|name| name == cluster)
@@ -53,7 +54,7 @@ pub fn is_word_of_mark(word: &str, cluster_uid: &str, cluster: &str) -> bool {
 /// Whether a tag has a meaning here, so that no one may choose it for something else.
 #[must_use]
 pub fn is_reserved_word(word: &str) -> bool {
-    let prefixes = [CLUSTER, CLUSTER_NAME, OWNER, GROUP, PORT, POOL, ROUTE, REPLACES];
+    let prefixes = [CLUSTER, CLUSTER_NAME, OWNER, GROUP, PORT, POOL, ROUTE, REPLACES, SET];
     word == KEEP || prefixes.iter().any(|prefix| word.starts_with(prefix))
 }
 
@@ -209,6 +210,16 @@ pub(crate) fn identity_in(tag: &str) -> Option<&str> {
     tag.strip_prefix(ROUTE)
 }
 
+/// Returns the tag that says that a field was set because the owner asked for it.
+pub(crate) fn set_tag(field: &str) -> String {
+    format!("{SET}{field}")
+}
+
+/// Returns the field that a tag names which was set because the owner asked for it.
+pub(crate) fn field_set(tag: &str) -> Option<&str> {
+    tag.strip_prefix(SET)
+}
+
 /// Returns the tags of an object with those that it lacks, sorted, as JSON; `None` if it lacks none.
 pub(crate) fn with_missing(present: &[String], wanted: &[String]) -> Option<Value> {
     if wanted.iter().all(|tag| present.contains(tag)) {
@@ -237,6 +248,7 @@ mod tests {
                 owner_tag_of("s-2"),
                 tag_of_pool(&PoolId::service("ns", "web", 80)),
                 route_tag("0f"),
+                set_tag("timeout_client_data"),
             ];
             for word in mark.tags().iter().chain(&beside) {
                 assert!(is_word_of_mark(word, "c-1", "prod1") && is_reserved_word(word), "{word}");

@@ -99,6 +99,8 @@ pub enum CloudAbility {
     PopulatedCreate,
     /// All members of a pool in one request.
     BatchMembers,
+    /// Members that are chosen in another way than by the address and port of the client, and weights of them.
+    Weights,
     /// Ranges of clients.
     ClientRanges,
     /// Policies and rules.

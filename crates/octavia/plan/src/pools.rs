@@ -9,11 +9,12 @@ use serde_json::{Map, Value, json};
 use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::children::listener_at;
+use crate::fields::{ALGORITHM, FieldTags};
 use crate::mark::{KEEP, is_pool_tag, is_port_tag, tag_of_pool};
 use crate::seen::{Provisioning, SeenBalancer, SeenPool};
 use crate::sharing::retagged;
 use crate::step::BalancerStep;
-use crate::target::{WantedBalancer, WantedPool};
+use crate::target::{SOURCE_IP_PORT, WantedBalancer, WantedPool};
 
 /// The pools of a load balancer by what they are marked for. With hundreds of them, looking through all for each would take
 /// longer than everything else.
@@ -183,12 +184,15 @@ pub(crate) fn pool_change(
     tags: &[String],
     target: &WantedBalancer<'_>,
 ) -> Option<CloudChange> {
-    let WantedPool { id: _, name, protocol: _, algorithm, persistence, monitor: _ } = wanted;
+    let WantedPool { id: _, name, protocol: _, algorithm, is_chosen, persistence, monitor: _ } = wanted;
     let mut fields = Map::new();
     if seen.name != *name {
         fields.insert("name".into(), json!(name));
     }
-    if let Some(algorithm) = algorithm.filter(|algorithm| seen.algorithm != *algorithm) {
+    let asked = FieldTags { present: &seen.tags, asked: wanted.asked() };
+    let is_given_up = asked.given_up().any(|field| field == ALGORITHM);
+    // Where none was asked for, this one may be all that the provider knows, which a restart has forgotten.
+    if seen.algorithm != *algorithm && (*is_chosen || is_given_up || seen.algorithm != SOURCE_IP_PORT) {
         fields.insert("lb_algorithm".into(), json!(algorithm));
     }
     let same_persistence = match persistence.as_object() {
@@ -201,6 +205,7 @@ pub(crate) fn pool_change(
     if !seen.admin_state_up {
         fields.insert("admin_state_up".into(), json!(true));
     }
-    fields.extend(retagged(target.sharing, &seen.tags, tags).map(|tags| ("tags".to_owned(), tags)));
+    let tags = asked.changed(target.sharing, tags, !fields.is_empty());
+    fields.extend(tags.map(|tags| ("tags".to_owned(), tags)));
     (!fields.is_empty()).then(|| CloudChange::UpdatePool { id: seen.id.clone(), fields: Value::Object(fields) })
 }

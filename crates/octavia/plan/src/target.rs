@@ -10,9 +10,14 @@ use gimbal_model::Protocol;
 use serde_json::{Map, Value, json};
 
 use crate::abilities::UsableAbilities;
+use crate::fields::{ALGORITHM, TIMES, with_fields};
 use crate::mark::{Mark, owner_tag_of, port_tag, replaces_tag, tag_of_pool};
 use crate::sharing::Sharing;
 use crate::tags::member_tags;
+
+/// What a pool gets where nothing is asked for, and where the provider knows nothing else.
+pub(crate) const ROUND_ROBIN: &str = "ROUND_ROBIN";
+pub(crate) const SOURCE_IP_PORT: &str = "SOURCE_IP_PORT";
 
 /// What is wanted under a key, and what renders it.
 pub(crate) struct WantedBalancer<'a> {
@@ -46,8 +51,9 @@ pub(crate) struct WantedPool {
     pub(crate) id: PoolId,
     pub(crate) name: String,
     pub(crate) protocol: &'static str,
-    /// Unset: any will do, and a new pool gets the first.
-    pub(crate) algorithm: Option<&'static str>,
+    pub(crate) algorithm: &'static str,
+    /// Whether the algorithm was asked for.
+    pub(crate) is_chosen: bool,
     pub(crate) persistence: Value,
     pub(crate) monitor: Option<Map<String, Value>>,
 }
@@ -177,15 +183,15 @@ impl WantedBalancer<'_> {
             Some(seconds) if datagrams => json!({"type": "SOURCE_IP", "persistence_timeout": seconds}),
             Some(_) => json!({"type": "SOURCE_IP"}),
         };
-        let algorithm = balancing.algorithm.map(algorithm);
-        let algorithm = algorithm.or_else(|| (!self.abilities.provider.weights).then_some("SOURCE_IP_PORT"));
+        let usual = if self.abilities.provider.weights { ROUND_ROBIN } else { SOURCE_IP_PORT };
+        let (algorithm, is_chosen) = (balancing.algorithm.map_or(usual, algorithm), balancing.algorithm.is_some());
         let monitor = header.monitor.as_deref().map(|wanted| {
             let mut body = monitor(wanted, transport);
             body.insert("name".into(), json!(name));
             body.insert("tags".into(), json!(self.pool_tags(id)));
             body
         });
-        Some(WantedPool { id: id.clone(), name, protocol, algorithm, persistence, monitor })
+        Some(WantedPool { id: id.clone(), name, protocol, algorithm, is_chosen, persistence, monitor })
     }
 
     /// Returns the members of a pool, in order. A provider without weights takes no connections away from one that drains.
@@ -328,6 +334,11 @@ impl WantedBalancer<'_> {
 }
 
 impl WantedListener {
+    /// Returns the times that are asked for.
+    pub(crate) fn times(&self) -> Vec<&'static str> {
+        TIMES.into_iter().filter(|time| self.options.contains_key(*time)).collect()
+    }
+
     /// Returns the body of a creation, without the pool.
     pub(crate) fn body(&self, tags: &[String]) -> Value {
         let mut body = Map::new();
@@ -335,7 +346,7 @@ impl WantedListener {
         body.insert("protocol".into(), json!(self.protocol));
         body.insert("protocol_port".into(), json!(self.id.port));
         body.insert("admin_state_up".into(), json!(self.up));
-        body.insert("tags".into(), json!(tags));
+        body.insert("tags".into(), json!(with_fields(tags, &self.times())));
         if let Some(allowed) = self.allowed.as_ref().filter(|allowed| !allowed.is_empty()) {
             body.insert("allowed_cidrs".into(), json!(allowed));
         }
@@ -345,14 +356,19 @@ impl WantedListener {
 }
 
 impl WantedPool {
+    /// Returns what is asked for of what has a value without that too.
+    pub(crate) fn asked(&self) -> &'static [&'static str] {
+        if self.is_chosen { &[ALGORITHM] } else { &[] }
+    }
+
     /// Returns the body of a creation, without members and monitor.
     pub(crate) fn body(&self, tags: &[String]) -> Value {
         let mut body = json!({
             "name": self.name,
             "protocol": self.protocol,
-            "lb_algorithm": self.algorithm.unwrap_or("ROUND_ROBIN"),
+            "lb_algorithm": self.algorithm,
             "admin_state_up": true,
-            "tags": tags,
+            "tags": with_fields(tags, self.asked()),
         });
         if !self.persistence.is_null() {
             body["session_persistence"] = self.persistence.clone();
@@ -402,10 +418,10 @@ fn listener_protocol(id: ListenerId, kind: ListenerKind) -> &'static str {
 
 fn algorithm(algorithm: Algorithm) -> &'static str {
     match algorithm {
-        Algorithm::RoundRobin => "ROUND_ROBIN",
+        Algorithm::RoundRobin => ROUND_ROBIN,
         Algorithm::LeastConnections => "LEAST_CONNECTIONS",
         Algorithm::SourceIp => "SOURCE_IP",
-        Algorithm::SourceIpPort => "SOURCE_IP_PORT",
+        Algorithm::SourceIpPort => SOURCE_IP_PORT,
     }
 }
 

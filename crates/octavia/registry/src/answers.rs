@@ -240,14 +240,19 @@ impl ManagedCluster {
         }
         cell.places.has(&seen);
         if let Some(missing) = cell.actor.looked(seen, shared.at(now)) {
-            self.learn(missing, shared, now);
+            self.learn(missing, cell, shared, now);
         }
         cell.gives_up_places();
         self.count_members(owner, cell, Fall::Forgiven, now);
         self.told.insert(owner.clone());
     }
 
-    fn learn(&mut self, missing: MissingAbility, shared: &mut RegistryCore, now: Instant) {
+    fn learn(&mut self, missing: MissingAbility, cell: &crate::cell::Cell, shared: &mut RegistryCore, now: Instant) {
+        let names_none =
+            matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if wanted.header.placement.provider.is_none());
+        if names_none && !missing.provider.is_empty() {
+            self.learned.add(MissingAbility { provider: String::new(), ..missing }, now);
+        }
         self.learned.add(missing, now);
         if self.relearn() {
             shared.events.push(RegistryEvent::FactsChanged { cluster: self.settings.name.clone() });
@@ -345,7 +350,7 @@ impl ManagedCluster {
                         cell.frees = freed_by(change);
                     }
                     if let Some(missing) = cell.actor.answered(change, outcome, at) {
-                        self.learn(missing, shared, now);
+                        self.learn(missing, &cell, shared, now);
                     }
                     cell.gives_up_places();
                     let by_us = matches!(change, CloudChange::SetMembers { .. } | CloudChange::DeleteMember { .. });

@@ -30,10 +30,14 @@ impl Learned {
     pub(crate) fn applied(&self, given: &CloudFacts) -> CloudFacts {
         let mut facts = given.clone();
         for (MissingAbility { provider, ability }, _) in &self.0 {
-            let abilities = facts.providers.entry(Text::from(provider.as_str())).or_default();
+            // An owner that names none has the default one.
+            let default = || given.provider.clone().unwrap_or_default();
+            let name = if provider.is_empty() { default() } else { Text::from(provider.as_str()) };
+            let abilities = facts.providers.entry(name).or_default();
             match ability {
                 CloudAbility::PopulatedCreate => abilities.populated_create = false,
                 CloudAbility::BatchMembers => abilities.batch_members = false,
+                CloudAbility::Weights => abilities.weights = false,
                 CloudAbility::ClientRanges => abilities.client_ranges = false,
                 CloudAbility::L7 => abilities.l7 = false,
                 CloudAbility::OwnPort => abilities.own_port = false,

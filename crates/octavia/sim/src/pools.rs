@@ -57,6 +57,9 @@ impl CloudModel {
         let mut fields = schema::updated(ApiKind::Pool, body)?;
         fields.insert("protocol", json!(pool.text("protocol")));
         check_persistence(&fields)?;
+        if let Some(algorithm) = fields.get("lb_algorithm").and_then(Value::as_str) {
+            self.provider.check_algorithm(algorithm)?;
+        }
         self.change_pool(id, Progress::PendingUpdate, |cloud| {
             if let Some(pool) = cloud.store.get_mut(id) {
                 pool.fields.extend(fields);
@@ -116,6 +119,7 @@ impl CloudModel {
         if !self.provider.protocols.iter().any(|one| one == protocol) {
             return Err(self.provider.refuse(&format!("protocol {protocol}")));
         }
+        self.provider.check_algorithm(text(&fields, "lb_algorithm"))?;
         Ok(self.insert(ApiKind::Pool, balancer, project, fields))
     }
 }

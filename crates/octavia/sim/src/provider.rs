@@ -44,6 +44,8 @@ pub struct Provider {
     pub l7: bool,
     /// The protocols that listeners and pools may have.
     pub protocols: Vec<String>,
+    /// How pools may choose a member.
+    pub algorithms: Vec<String>,
     /// Whether the provider invents the VIP's address and port, so that Neutron is not asked.
     pub invents_vips: bool,
     /// Whether a load balancer may be created on a given port: `allow_vip_port_id`.
@@ -66,6 +68,7 @@ pub struct Provider {
 impl Default for Provider {
     fn default() -> Self {
         let protocols = ["HTTP", "HTTPS", "PROXY", "PROXYV2", "TCP", "TERMINATED_HTTPS", "UDP", "SCTP", "PROMETHEUS"];
+        let algorithms = ["ROUND_ROBIN", "LEAST_CONNECTIONS", "SOURCE_IP", "SOURCE_IP_PORT"];
         Self {
             name: "lab".into(),
             create_time: Duration::from_secs(20),
@@ -75,6 +78,7 @@ impl Default for Provider {
             allowed_cidrs: true,
             l7: true,
             protocols: protocols.map(str::to_owned).into(),
+            algorithms: algorithms.map(str::to_owned).into(),
             invents_vips: false,
             own_port: true,
             claims_ports: false,
@@ -89,6 +93,12 @@ impl Default for Provider {
 impl Provider {
     pub(crate) fn refuse(&self, what: &str) -> ApiRefusal {
         ApiRefusal::new(501, format!("Provider '{}' does not support a requested option: {what}", self.name))
+    }
+
+    pub(crate) fn check_algorithm(&self, algorithm: &str) -> Result<(), ApiRefusal> {
+        let is_known = self.algorithms.iter().any(|one| one == algorithm);
+        // As the driver for OVN says it.
+        if is_known { Ok(()) } else { Err(self.refuse(&format!("it does not support {algorithm} algorithm"))) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gimbal_guard::GuardConfig;
-use gimbal_kuryr_model::{Algorithm, ClassDefaults, LoadBalancerDefaults, MemberMode, Text, VipMode};
+use gimbal_kuryr_model::{ClassDefaults, LoadBalancerDefaults, MemberMode, Text, VipMode};
 use gimbal_octavia_registry::{ClusterGuards, OwnPort};
 use gimbal_runtime::HumanDuration;
 use serde_saphyr::Spanned;
@@ -134,7 +134,7 @@ impl ClusterSection {
             availability_zones: texts(self.providers.availability_zones),
             defaults: LoadBalancerDefaults {
                 addressing: kuryr.octavia.member_mode.map(|mode| mode.0).unwrap_or_default(),
-                algorithm: kuryr.octavia.lb_algorithm.map(|algorithm| algorithm.0).or(Some(Algorithm::RoundRobin)),
+                algorithm: kuryr.octavia.lb_algorithm.map(|algorithm| algorithm.0),
                 timeout_client_data: kuryr.octavia.timeout_client_data.unwrap_or_default(),
                 timeout_member_data: kuryr.octavia.timeout_member_data.unwrap_or_default(),
             },

@@ -1,6 +1,6 @@
 //! Tests of the configuration file.
 
-use gimbal_kuryr_model::{Algorithm, MemberAddressing, MemberMode, VipMode};
+use gimbal_kuryr_model::{MemberAddressing, MemberMode, VipMode};
 use gimbal_octavia_registry::OwnPort;
 
 use super::*;
@@ -24,7 +24,7 @@ fn the_example() {
         (policy.vip, policy.own_port, policy.members),
         (VipMode::ClusterIp, OwnPort::LoadBalancer, MemberMode::Pod)
     );
-    assert_eq!(policy.defaults.algorithm, Some(Algorithm::RoundRobin));
+    assert_eq!(policy.defaults.algorithm, None, "the provider's");
     assert_eq!(policy.quota, crate::policy::ClusterQuota::default(), "the example holds the defaults");
     assert_eq!(cluster.guards, ClusterGuards::default());
 }

@@ -1,10 +1,12 @@
 //! The step against the model of Octavia: whatever is lost, refused or killed on the way, what is wanted comes true.
 #![expect(clippy::unwrap_used, reason = "helpers of a test panic as a test does")]
 
+mod algorithms;
 mod any_trouble;
 mod certificates;
 mod complaints;
 mod executor;
+mod fields;
 mod floating;
 mod foresight;
 mod gap;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers,
+    Algorithm, Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers,
     ExternalNetwork, FloatingWish, HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
     LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, ProviderAbilities, ProxyVersion, SubnetFacts, Timeouts,
     VipWish,
@@ -35,6 +35,8 @@ pub struct Wish {
     pub groups: Vec<String>,
     pub adopt: Option<String>,
     pub timeout: Option<u32>,
+    pub connection_limit: Option<i32>,
+    pub algorithm: Option<Algorithm>,
     pub ports: Vec<(Protocol, u16)>,
     pub http: bool,
     pub proxy: bool,
@@ -67,6 +69,8 @@ impl Wish {
             groups: Vec::new(),
             adopt: None,
             timeout: None,
+            connection_limit: None,
+            algorithm: None,
             ports: vec![(Protocol::Tcp, 80)],
             http: false,
             proxy: false,
@@ -133,11 +137,15 @@ impl Wish {
             balancing: Balancing {
                 family: Family::V4,
                 members: MemberMode::Pod,
-                algorithm: None,
+                algorithm: self.algorithm,
                 affinity_seconds: None,
                 proxy: self.proxy.then_some(ProxyVersion::V1),
             },
-            timeouts: Timeouts { client_data: self.timeout, ..Timeouts::default() },
+            timeouts: Timeouts {
+                client_data: self.timeout,
+                connection_limit: self.connection_limit,
+                ..Timeouts::default()
+            },
             monitor: self.monitor.then(|| Box::new(monitor)),
             tls_containers: Box::default(),
             shared_group: None,

@@ -46,6 +46,27 @@ fn a_service_of_which_no_port_could_be_made_is_not_ready() {
     assert_eq!(world.phase("prod1", &web), Some(Phase::Ready));
 }
 
+/// As the provider of OVN: the first Service finds it out for all, whether or not the configuration names the provider.
+#[test]
+fn a_provider_with_one_way_to_choose_members_is_found_out_once() {
+    for named in [false, true] {
+        let mut world = World::new(0);
+        world.facts.provider = world.facts.provider.filter(|_| named);
+        world.cloud.provider_mut().algorithms = vec!["SOURCE_IP_PORT".into()];
+        world.add_cluster("prod1");
+        world.add_writer();
+        world.connect(0, "prod1");
+        for name in ["a", "b", "c"] {
+            let wish = Wish::new(&format!("u-{name}"), &world.subnet);
+            world.want("prod1", key("shop", name), wish);
+            world.converge(60 * SECOND);
+        }
+        let is_creation = |change: &CloudChange| matches!(change, CloudChange::CreateBalancer { .. });
+        let creations = world.sent.iter().filter(|sent| is_creation(&sent.change)).count();
+        assert_eq!((creations, world.sent.len()), (4, 4), "{named}: {:#?}", world.last_sent());
+    }
+}
+
 #[test]
 fn an_idle_minute_is_three_lists() {
     let mut world = World::at_rest(20);
