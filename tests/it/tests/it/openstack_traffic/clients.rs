@@ -139,7 +139,8 @@ async fn set_ranges(stage: &WayBack, ranges: &Value) {
 
 /// Waits until exactly these of the clients get an answer.
 async fn until_let_in(stage: &WayBack, address: &str, expected: [bool; 3]) {
-    let result = eventually(&format!("of {CLIENTS:?} are let in: {expected:?}"), WITHIN, async || {
+    let what = format!("of {CLIENTS:?} are let in: {expected:?}");
+    let result = eventually(&what, WITHIN, async || {
         let mut found = [false; 3];
         for (client, is_let_in) in CLIENTS.iter().zip(&mut found) {
             *is_let_in = matches!(stage.plane()?.get(address, 80, Some(client)).await?, Got::Answer(200, _));

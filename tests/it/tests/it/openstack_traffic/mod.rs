@@ -125,7 +125,8 @@ fn port(name: &str, port: u16) -> Value {
 
 /// Waits until Octavia's rows of a kind are as expected.
 async fn until_rows(stage: &WayBack, kind: &str, are_right: impl Fn(&[Value]) -> bool) {
-    let result = eventually(&format!("{kind} are as wanted"), WITHIN, async || {
+    let what = format!("{kind} are as wanted");
+    let result = eventually(&what, WITHIN, async || {
         let list = stage.cloud.octavia().get(&format!("/{kind}")).await?;
         let rows = list[kind].as_array().map(Vec::as_slice).unwrap_or_default();
         anyhow::ensure!(are_right(rows), "{list}");

@@ -157,7 +157,8 @@ async fn shape(stage: &WayBack) -> anyhow::Result<Vec<String>> {
 
 /// Waits until each member has this operating status: a monitor has reported it, or there is none.
 async fn until_health(stage: &WayBack, status: &str) {
-    let result = eventually(&format!("members are {status}"), WITHIN, async || {
+    let what = format!("members are {status}");
+    let result = eventually(&what, WITHIN, async || {
         let pools = stage.cloud.octavia().get("/pools").await?;
         let path = format!("/pools/{}/members", pools["pools"][0]["id"].as_str().unwrap_or_default());
         let members = stage.cloud.octavia().get(&path).await?;
