@@ -31,7 +31,8 @@ fn listed(client: &Grpcurl, request: &Value) -> anyhow::Result<Vec<Value>> {
 /// Waits until the command line shows these changes of `shop/web`, and ends as if something differed. Each is a verb, a kind, and
 /// words that are in what is printed of it.
 pub async fn expect_diff(stage: &Stage, expected: &[(&str, &str, &str)]) {
-    let wait = eventually(&format!("{expected:?} would follow"), SOON, async || {
+    let what = format!("{expected:?} would follow");
+    let wait = eventually(&what, SOON, async || {
         let diff = lb(stage, "diff shop/web --cluster prod1 -o json");
         let lines: Vec<&str> = diff.out.lines().collect();
         let is_it = |(line, (verb, kind, words)): (&&str, &(&str, &str, &str))| {
