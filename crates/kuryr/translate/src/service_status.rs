@@ -41,10 +41,17 @@ pub fn service_status(
     let load_balancer = match report.phase {
         Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
         Phase::Ready | Phase::Degraded => shown(spec, hostname, report, ports).unwrap_or_default(),
-        Phase::Blocked if serves(spec, report) => shown(spec, hostname, report, ports).unwrap_or_default(),
+        Phase::Blocked if serves_no_port(report) || serves(spec, report) => {
+            shown(spec, hostname, report, ports).unwrap_or_default()
+        }
         Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => previous.clone(),
     };
     ServiceOutcome { load_balancer, ports_error }
+}
+
+/// Whether there is a load balancer that answers no client.
+fn serves_no_port(report: &LoadBalancerReport) -> bool {
+    report.objects.load_balancer.is_some() && report.objects.listeners.is_empty()
 }
 
 /// Whether a load balancer that something is in the way of serves what was made of it, at the address that is wanted.
@@ -52,16 +59,19 @@ fn serves(spec: &KuryrLoadBalancerSpec, report: &LoadBalancerReport) -> bool {
     let objects = &report.objects;
     let wants_floating_ip = spec.internal != Some(true) && spec.floating_network_id.is_some();
     let has_address = objects.floating_ip.is_some() || !wants_floating_ip;
-    objects.load_balancer.is_some() && !objects.listeners.is_empty() && has_address
+    objects.load_balancer.is_some() && has_address
 }
 
-/// The floating IP, else the VIP; or the name that was asked for.
+/// The floating IP, else the VIP; or the name that was asked for. `None` where no client would be answered.
 fn shown(
     spec: &KuryrLoadBalancerSpec,
     hostname: Option<&Text>,
     report: &LoadBalancerReport,
     ports: Vec<PortStatus>,
 ) -> Option<LoadBalancerStatus> {
+    if serves_no_port(report) {
+        return None;
+    }
     let floating = report.objects.floating_ip.as_ref().map(|floating| floating.address);
     let address = floating.or_else(|| report.objects.load_balancer.as_ref().map(|balancer| balancer.address))?;
     // What comes past the load balancer would lack the PROXY header, and would speak TLS to a member that does not.

@@ -297,6 +297,23 @@ fn a_service_shows_its_address_though_one_of_its_ports_is_refused() {
 }
 
 #[test]
+fn a_service_of_which_no_port_is_served_shows_no_address() {
+    let mut web = service(json!({}), json!({}));
+    for before in [json!({}), outcome(&web, Some(&report(Phase::Ready)), &[])] {
+        web.status.load_balancer = serde_json::from_value(before).unwrap();
+        for phase in [Phase::Ready, Phase::Degraded, Phase::Blocked] {
+            let mut without = report(phase);
+            without.objects.listeners.clear();
+            assert_eq!(outcome(&web, Some(&without), &[]), json!({}), "{phase:?}");
+        }
+    }
+    // While its load balancer cannot be made again, it is not known which address it will have.
+    let mut blocked = report(Phase::Blocked);
+    (blocked.objects.load_balancer, blocked.objects.listeners) = (None, Vec::new());
+    assert_eq!(outcome(&web, Some(&blocked), &[])["ingress"][0]["ip"], "172.24.4.9");
+}
+
+#[test]
 fn a_proxy_is_not_gone_past_and_a_name_has_no_mode() {
     let web = service(json!({}), json!({}));
     let spec = spec_of(json!({}), json!({"loadbalancer.openstack.org/proxy-protocol": "v2"})).spec;
