@@ -188,7 +188,10 @@ def again(ports):
     try:
         with session.begin():
             query = select(models.LoadBalancer).join(models.Vip).where(models.Vip.port_id.in_(ports))
-            for balancer in session.execute(query).scalars():
+            # A router changes its rules at once: an address that moves answers at the new port before it ends at the old one.
+            gaining = floating_ips()
+            found = sorted(session.execute(query).scalars(), key=lambda one: one.vip.port_id not in gaining)
+            for balancer in found:
                 if balancer.provisioning_status.startswith("PENDING_"):
                     later.add(balancer.vip.port_id)
                 else:

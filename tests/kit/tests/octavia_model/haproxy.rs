@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use gimbal_octavia_sim::{ForwardTarget, Forwarding, Method};
 use gimbal_testkit::openstack::{OpenStack, Options};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::pair::{Pair, without};
 use crate::random::Random;
@@ -35,7 +35,7 @@ async fn the_model_forwards_what_haproxy_is_configured_for() {
     let requests = setting("OCTAVIA_MODEL_REQUESTS", 100);
     let (mut limited, mut weights) = (0, BTreeSet::new());
     for nth in 0..requests {
-        let (method, path, body) = request(&mut random, &pair);
+        let (method, path, body) = request(&mut random, &pair, nth);
         let what = format!("request {nth} of seed {seed}: {method:?} {path} {body}");
         pair.send(method, &path, &body, &what).await;
         pair.settle().await;
@@ -53,12 +53,16 @@ async fn the_model_forwards_what_haproxy_is_configured_for() {
 }
 
 /// What policies and monitors do has tests of its own, and haproxy refuses some of these policies.
-fn request(random: &mut Random, pair: &Pair<'_>) -> (Method, String, Value) {
+fn request(random: &mut Random, pair: &Pair<'_>, nth: u64) -> (Method, String, Value) {
     loop {
         let (method, path, body) = random.request(pair);
-        let body = ["l7policies", "healthmonitor"].into_iter().fold(body, without);
+        let mut body = ["l7policies", "healthmonitor"].into_iter().fold(body, without);
+        if path == "/loadbalancers" {
+            // The address that the driver invents is not one of the data plane.
+            body["loadbalancer"]["vip_address"] = json!(format!("10.20.{}.{}", nth / 250, nth % 250 + 1));
+        }
         let is_left_out = |kind: &&str| path.starts_with(*kind);
-        if body != serde_json::json!({}) && !["/l7policies", "/healthmonitors"].iter().any(is_left_out) {
+        if body != json!({}) && !["/l7policies", "/healthmonitors"].iter().any(is_left_out) {
             return (method, path, body);
         }
     }

@@ -70,7 +70,7 @@ async fn a_member_that_ends_keeps_its_connections(stage: &WayBack, address: &str
     let (first, kept) = (PODS[0].1, connections_kept(stage, address).await);
     visit(stage, address).await;
     first_ends(stage).await;
-    until_members(stage, address, &[1]).await;
+    until_weights(stage, &[(PODS[0].0, 0), (PODS[1].0, 1)]).await;
     goes_on(stage, &kept[0], first).await;
     plane.client("later", address, 80, OFTEN).await.unwrap();
     until_sent(stage, "later", 25).await;
@@ -79,7 +79,7 @@ async fn a_member_that_ends_keeps_its_connections(stage: &WayBack, address: &str
 
     // Its endpoint is gone, and it still serves what it has begun.
     members(stage, &[1]).await;
-    until_row(stage, "pools", |pool| pool["members"].as_array().is_some_and(|members| members.len() == 1)).await;
+    until_weights(stage, &[(PODS[1].0, 1)]).await;
     goes_on(stage, &kept[0], first).await;
     all_answered("a member drains and goes", stage).await;
     for name in kept {
@@ -131,6 +131,22 @@ async fn first_ends(stage: &WayBack) {
         "ports": [{"name": "http", "port": TARGET, "protocol": "TCP"}],
     });
     gimbal_tests::put(&stage.cluster, &slice).await.unwrap();
+}
+
+/// Waits until these are the members, with their weights, and haproxy has them.
+async fn until_weights(stage: &WayBack, expected: &[(&str, u64)]) {
+    let result = eventually("the members have their weights", WITHIN, async || {
+        let balancer = stage.balancer("web").await?;
+        let pool = balancer["pools"][0]["id"].as_str().unwrap_or_default();
+        let listed = stage.cloud.octavia().get(&format!("/pools/{pool}/members")).await?;
+        let members = listed["members"].as_array().into_iter().flatten();
+        let mut found: Vec<_> = members.map(|one| (one["address"].as_str(), one["weight"].as_u64())).collect();
+        found.sort_unstable();
+        let is_so = found.iter().copied().eq(expected.iter().map(|(address, weight)| (Some(*address), Some(*weight))));
+        anyhow::ensure!(is_so && balancer["provisioning_status"] == "ACTIVE", "{listed}");
+        Ok::<_, anyhow::Error>(())
+    });
+    result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.logs()));
 }
 
 async fn set_ranges(stage: &WayBack, ranges: &Value) {
