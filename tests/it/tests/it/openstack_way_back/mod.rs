@@ -64,7 +64,8 @@ fn kill_controller(stage: &mut WayBack) {
 
 /// Waits for the Event of this reason on a Service whose message has these words.
 async fn expect_event(stage: &WayBack, name: &str, reason: &str, words: &str) {
-    let result = eventually(&format!("the Event {reason} says {words}"), WITHIN, async || {
+    let what = format!("the Event {reason} says {words}");
+    let result = eventually(&what, WITHIN, async || {
         let events = stage.events(name).await?;
         let says = |(found, message): &(String, String)| found == reason && message.contains(words);
         anyhow::ensure!(events.iter().any(says), "{name}: {events:?}");
