@@ -134,8 +134,10 @@ fn of_two_secrets_of_which_one_begins_as_the_other_one_goes_and_the_other_stays(
         let (mut wish, mut world) = made(&BOTH);
         world.by_hand(&SimRequest::post("/v1/secrets", json!({"name": ANOTHERS})));
         wish.certificates = vec![kept];
+        world.sent.clear();
         world.actor.want(wish.entry());
         assert_eq!(world.run(), BalancerStep::Done);
+        assert_eq!(told(&world), ["refer", "remove"], "{kept:?}");
         assert_eq!((served(&world), stored(&world)), (Some(vec![name(kept)]), vec![name(kept), ANOTHERS.to_owned()]));
         world.actor.want(wish.base.deleting());
         assert_eq!(world.run(), BalancerStep::Gone);
