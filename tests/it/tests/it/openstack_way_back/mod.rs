@@ -9,9 +9,9 @@ use gimbal_testkit::openstack::{Service, Steer, Steered};
 use gimbal_tests::WayBack;
 
 mod bad_input;
-mod groups;
 mod conformance;
 mod edits;
+mod groups;
 mod ingress;
 mod kills;
 mod life;
