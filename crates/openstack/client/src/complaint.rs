@@ -131,7 +131,8 @@ mod tests {
 
     const EXHAUSTED: &str = "No more IP addresses available on network 0f5e.";
     const EXHAUSTED_POOL: &str = "Unable to find any IP address on external network 77aa.";
-    const UNREACHABLE: &str = "External network 77aa is not reachable from subnet 88.  Therefore, cannot associate Port 1 with a Floating IP.";
+    const UNREACHABLE: &str = "External network 77aa is not reachable from subnet 88.  Therefore, cannot associate Port 1 \
+        with a Floating IP.";
 
     #[test]
     fn refusals_of_octavia_and_neutron() {

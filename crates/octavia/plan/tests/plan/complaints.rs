@@ -82,15 +82,16 @@ fn what_is_refused_as_invalid_is_asked_for_again_after_an_hour() {
     made(&wish, &mut world);
 }
 
+fn no_floating_ip(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
+    matches!(change, CloudChange::CreateFloatingIp { .. }).then_some(ChangeOutcome::Refused(refusal))
+}
+
 /// What Neutron says when a floating IP has no address to get, or no router leads to it.
 #[test]
 fn a_floating_ip_that_cannot_be_had_now_is_asked_for_again_in_five_minutes_and_holds_up_nothing() {
-    let refused = |change: &CloudChange, refusal: ServiceRefusal| {
-        matches!(change, CloudChange::CreateFloatingIp { .. }).then_some(ChangeOutcome::Refused(refusal))
-    };
     let [exhausted, unreachable]: [Refuses; 2] = [
-        |change| refused(change, ServiceRefusal::Exhausted("No more IP addresses".to_owned())),
-        |change| refused(change, ServiceRefusal::Unreachable("not reachable from subnet".to_owned())),
+        |change| no_floating_ip(change, ServiceRefusal::Exhausted("No more IP addresses".to_owned())),
+        |change| no_floating_ip(change, ServiceRefusal::Unreachable("not reachable from subnet".to_owned())),
     ];
     for (refuses, block) in [
         (exhausted, Block::Quota("No more IP addresses".to_owned())),

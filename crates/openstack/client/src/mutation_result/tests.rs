@@ -123,7 +123,7 @@ fn a_key_managers_words_are_left_out() {
 }
 
 /// The answers of the real Octavia and Neutron, as the test `changes_in_a_real_cloud` has recorded them.
-const RECORDED: [(&str, &str); 30] = [
+const RECORDED: [(&str, &str); 33] = [
     ("address-in-use", "refused Some(InUse)"),
     ("delete-of-what-is-gone", "refused None"),
     ("delete-while-pending", "refused Some(InvalidState)"),
@@ -137,8 +137,11 @@ const RECORDED: [(&str, &str); 30] = [
     ("load-balancer-while-pending", "refused Some(InvalidState)"),
     ("members-of-a-pool-that-is-gone", "refused None"),
     ("members-while-pending", "refused Some(Immutable)"),
+    ("no-address", "refused Some(Exhausted"),
+    ("no-floating-ip", "refused Some(Exhausted"),
     ("no-right", "refused None"),
     ("no-right-in-neutron", "refused None"),
+    ("no-router", "refused Some(Unreachable"),
     ("outdated-revision", "refused Some(PreconditionFailed)"),
     ("pool-in-use-by-policy", "refused Some(PoolInUseByPolicy)"),
     ("port-that-is-gone", "refused None"),

@@ -273,6 +273,7 @@ async fn refusals_of_neutron(cloud: &OpenStack, client: &Client, subnet: &str) {
     let network = text(&found["subnet"]["network_id"]).to_owned();
     let fixed = json!({"port": {"network_id": network, "fixed_ips": [{"ip_address": "10.60.0.9"}]}});
     let port = accepted(client.neutron(&mutation(&Method::POST, "ports", &fixed)).await);
+    no_address_and_no_router(cloud, client, &port["port"]["id"]).await;
     let port = format!("ports/{}", text(&port["port"]["id"]));
     let in_use = Some(Complaint::InUse);
     assert_eq!(client.refused_by_neutron("address-in-use", Method::POST, "ports", &fixed).await, in_use);
@@ -304,6 +305,23 @@ async fn refusals_of_neutron(cloud: &OpenStack, client: &Client, subnet: &str) {
     let wrong = json!({"port": {"network_id": "x"}});
     let complaint = client.refused_by_neutron("invalid-port", Method::POST, "ports", &wrong).await;
     assert!(matches!(complaint, Some(Complaint::Validation { .. })), "{complaint:?}");
+}
+
+async fn no_address_and_no_router(cloud: &OpenStack, client: &Client, port: &Value) {
+    // Each has one address beside that of its gateway.
+    let external = cloud.create_external_network("172.24.9.0/30").await.unwrap();
+    let subnet = cloud.create_subnet("alpha", "10.61.0.0/30").await.unwrap();
+    let floating = json!({"floatingip": {"floating_network_id": external, "port_id": port}});
+    let complaint = client.refused_by_neutron("no-router", Method::POST, "floatingips", &floating).await;
+    assert!(matches!(complaint, Some(Complaint::Unreachable { .. })), "{complaint:?}");
+    let found = cloud.neutron(Service::Neutron).unwrap().get(&format!("/subnets/{subnet}")).await.unwrap();
+    let inside = json!({"port": {"network_id": found["subnet"]["network_id"]}});
+    let floating = json!({"floatingip": {"floating_network_id": external}});
+    for (name, path, body) in [("no-address", "ports", inside), ("no-floating-ip", "floatingips", floating)] {
+        accepted(client.neutron(&mutation(&Method::POST, path, &body)).await);
+        let complaint = client.refused_by_neutron(name, Method::POST, path, &body).await;
+        assert!(matches!(complaint, Some(Complaint::Exhausted { .. })), "{name}: {complaint:?}");
+    }
 }
 
 /// The service has done what was asked, and its answer is lost: the client does not know, does not repeat, and the caller
