@@ -114,7 +114,7 @@ impl Writer {
         let refusal = self.refuses.get(&*key.name).filter(|_| !entry.is_deleting()).cloned();
         // It wants nothing.
         let is_alone = matches!(&*entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == Default::default());
-        let refusal = refusal.or_else(|| is_alone.then(|| "no subnet for the VIP".to_owned()));
+        let refusal = if is_alone { Some("no subnet for the VIP".to_owned()) } else { refusal };
         self.say(&key, refusal.clone());
         if refusal.is_some() {
             // What was made stays, and was reported before.

@@ -250,7 +250,9 @@ impl<T> KuryrController<T> {
         let is_shown = item.held.as_ref().is_some_and(|held| !held.ahead) && !(of_service && item.service_ahead);
         let is_protected = has_finalizer(balancer) && (!of_service || situation.service_is_protected());
         // What a former process, or another one, may have made for it has an owner.
-        let is_made = item.offer.offered.is_none() && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
+        let is_made = item.offer.offered.is_none()
+            && is_protecting(situation, owner)
+            && !item.unmade.iter().flatten().any(|unmade| unmade == owner);
         let alone = || is_made.then(|| DesiredEntry::LoadBalancer(owner_alone(Some(balancer), owner)));
         let is_sound = is_shown && is_protected && names_owner && !balancer.metadata.is_being_deleted();
         if !is_sound || (of_service && item.is_edited(balancer, can_translate)) {

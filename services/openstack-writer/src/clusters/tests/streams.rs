@@ -62,6 +62,19 @@ fn what_a_former_stream_brought_is_left_alone_where_the_new_one_does_not_know_ev
     assert!(ends.is_served(&web) && ends.is_served(&kept) && gone.iter().all(|key| !ends.is_served(key)));
 }
 
+/// The controller forgets what is said of an entry that names its owner alone, and hears nothing twice.
+#[test]
+fn what_is_said_of_an_owner_alone_is_said_of_nothing_else() {
+    let (web, copy) = (key("team-a", "web"), key("team-b", "x"));
+    let mut ends = Ends::new(&[(web, present("u1", "services"))]);
+    let DesiredEntry::LoadBalancer(mut alone) = present("u1", "services") else { panic!("present") };
+    Arc::make_mut(&mut alone.header).vip = VipWish::default();
+    ends.set(&copy, Some(DesiredEntry::LoadBalancer(alone)));
+    assert!(ends.agent.rejects()[&copy].message.contains("names the owner alone"), "{:?}", ends.agent.rejects());
+    ends.set(&copy, Some(present("u1", "services")));
+    assert_eq!(ends.rejects(), [("KuryrLoadBalancer team-b/x".to_owned(), KuryrReason::OwnerConflict)]);
+}
+
 /// No snapshot can end: what is unknown has everything.
 #[test]
 fn a_writer_that_is_new_serves_what_it_hears_of_a_namespace_that_is_unknown() {
