@@ -28,7 +28,7 @@ const EVERY: Duration = Duration::from_millis(100);
 struct Course<'a> {
     stage: &'a WayBack,
     router: String,
-    /// The certificate of the host that nobody edits.
+    /// The certificate of the host that stays as it is.
     certificate: String,
     /// The state in the beginning, and after each edit so far.
     states: RefCell<Vec<State>>,
