@@ -28,11 +28,7 @@ const EVERY: Duration = Duration::from_millis(100);
 struct Course<'a> {
     stage: &'a WayBack,
     router: String,
-<<<<<<< HEAD
-    /// The certificate of the host that is never edited.
-=======
     /// The certificate of the host that stays as it is.
->>>>>>> conformance
     certificate: String,
     /// The state in the beginning, and after each edit so far.
     states: RefCell<Vec<State>>,

@@ -11,11 +11,7 @@ use serde_json::{Value, json};
 /// Services, and the address of the one member of each.
 pub const SERVICES: [(&str, &str); 4] =
     [("s1", "10.1.0.1"), ("s2", "10.1.0.2"), ("s3", "10.1.0.3"), ("s4", "10.1.0.4")];
-<<<<<<< HEAD
-/// The host of an Ingress that is never edited.
-=======
 /// The host of an Ingress that stays as it is.
->>>>>>> conformance
 pub const STABLE: &str = "stable.edits.example";
 /// The host of an Ingress whose TLS and redirect are edited.
 pub const SECURE: &str = "secure.edits.example";
