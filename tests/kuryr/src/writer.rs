@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedCondition, ReportedLoadBalancer,
-    ReportedMember, ReportedObjects, ReportedRoutes, RouteDifference, RouteState,
+    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedCondition, ReportedListener,
+    ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedRoutes, RouteDifference, RouteState,
 };
 
 type Entry = Option<Arc<DesiredEntry>>;
@@ -93,6 +93,12 @@ impl Writer {
     #[must_use]
     pub fn latest_balancer(&self, key: &DesiredKey) -> Option<ReportedLoadBalancer> {
         self.latest.get(key)?.objects.load_balancer.clone()
+    }
+
+    /// The listeners of the last report.
+    #[must_use]
+    pub fn latest_listeners(&self, key: &DesiredKey) -> Vec<ReportedListener> {
+        self.latest.get(key).map(|report| report.objects.listeners.clone()).unwrap_or_default()
     }
 
     /// Receives the next change.
@@ -225,6 +231,14 @@ fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
         subnet: "pods".into(),
     };
     let members: Vec<_> = wanted.members.as_slice().iter().map(member).collect();
+    let listener = |wish: &gimbal_kuryr_model::ListenerWish| ReportedListener {
+        id: format!("listener-{}", wish.id.port).into(),
+        name: "listener".into(),
+        protocol: "TCP".into(),
+        port: wish.id.port,
+        timeout_client_data: None,
+        timeout_member_data: None,
+    };
     ReportedObjects {
         load_balancer: Some(ReportedLoadBalancer {
             id,
@@ -236,6 +250,7 @@ fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
             provider: "amphora".into(),
             security_groups: Vec::new(),
         }),
+        listeners: wanted.header.listeners.iter().map(listener).collect(),
         member_count: u32::try_from(members.len()).unwrap(),
         members,
         routes: wanted.header.routing.is_some().then(|| routes(wanted.generation)),

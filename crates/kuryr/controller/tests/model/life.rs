@@ -389,6 +389,7 @@ fn a_port_that_is_not_served_is_said_on_the_service() {
     let key = world.offered.keys().next().unwrap().clone();
     let mut report = report(&"Service-2".into(), 1, Phase::Ready, ReportedObjects::default());
     report.objects.load_balancer = world.writer.latest_balancer(&key);
+    report.objects.listeners = world.writer.latest_listeners(&key);
     report.refused_ports.push(PortRefusal {
         listener: ListenerId::new(gimbal_model::Protocol::Tcp, 80),
         reason: "NoTcp".into(),
@@ -427,6 +428,7 @@ fn a_quota_that_is_met_is_one_event() {
     let key = world.offered.keys().next().unwrap().clone();
     let mut report = report(&"Service-2".into(), 1, Phase::Blocked, ReportedObjects::default());
     report.objects.load_balancer = world.writer.latest_balancer(&key);
+    report.objects.listeners = world.writer.latest_listeners(&key);
     report.last_error = Some("Quota has been met for resources: Listener".into());
     for number in [101, 102, 103] {
         report.last_error = Some(format!("Quota has been met, attempt {number}").into());
