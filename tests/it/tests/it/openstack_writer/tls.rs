@@ -115,7 +115,7 @@ async fn assert_nothing_shown(stage: &Stage, controller: &Controller) {
     assert!(log.contains("TRACE"), "it logs all that it can");
     let (_, metrics) = gimbal_tests::get(stage.writer().admin_port, "/metrics").await.unwrap();
     let why = lb(stage, &format!("why shop/KuryrL7Router:{ROUTER} --cluster {}", PROD1.0));
-    assert!(why.code == Some(0) || why.error.contains("there is no load balancer"), "{why:?}");
+    assert!(why.code == Some(0) || why.error.contains("there is no router"), "{why:?}");
     let told = format!("{log}{:?}{metrics}{why:?}", controller.report(ROUTER));
     for marker in MARKERS.lock().unwrap().iter() {
         // As text, and as the bytes of a body that is not.
