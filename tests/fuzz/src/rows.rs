@@ -84,8 +84,7 @@ fn outcome(request: &ServiceCall, number: usize, state: &Value) -> CallAnswer {
     CallAnswer::Changed(ChangeOutcome::Accepted(body))
 }
 
-/// Checks that only what was seen, or made before, is deleted; a load balancer, port or floating IP only with the UID of our cluster,
-/// which is what decides: the name is there for people, and to notice another cluster that has it.
+/// Checks that only what was seen, or made before, is deleted; a load balancer, port or floating IP only with our mark.
 fn is_about_ours(request: &ServiceCall, seen: &[Value], made: usize) {
     if request.verb != ApiVerb::Delete {
         return;
@@ -105,7 +104,8 @@ fn has(value: &Value, id: &str, needs_mark: bool) -> bool {
     match value {
         Value::Object(fields) => {
             let is_it = fields.get("id").and_then(Value::as_str) == Some(id);
-            let marked = || value.to_string().contains("k8s-cluster:c1");
+            let marked =
+                || ["gimbal-cluster:prod1", "k8s-cluster:c1"].iter().all(|tag| value.to_string().contains(tag));
             (is_it && (!needs_mark || marked())) || fields.values().any(|value| has(value, id, needs_mark))
         }
         Value::Array(all) => all.iter().any(|value| has(value, id, needs_mark)),

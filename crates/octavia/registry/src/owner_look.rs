@@ -2,6 +2,8 @@
 
 mod policies;
 mod secrets;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -138,7 +140,7 @@ impl OwnerLook {
             cluster: Some(mark.cluster.clone()),
             is_alone: !is_group(&mark.owner),
             groups: BTreeMap::new(),
-            tags: mark.tags().into(),
+            tags: vec![mark.cluster_tag(), mark.owner_tag()],
             descriptions: mark.descriptions().into(),
             rows: OwnerRows::default(),
             floating: Vec::new(),
@@ -173,7 +175,7 @@ impl OwnerLook {
             // A look ends with the answer to its last read. A load balancer without pools has none but this.
             look.known_ports = None;
         }
-        let tags = format!("{},{}", mark.cluster_tag(), mark.owner_tag());
+        let tags = look.tags.join(",");
         for project in projects {
             if lists_balancers {
                 let query = vec![("tags", tags.clone()), ("project_id", project.to_string())];
@@ -333,12 +335,16 @@ impl OwnerLook {
         self.cluster.as_ref().is_some_and(|cluster| is_anothers(row, cluster)) || names_group()
     }
 
+    /// Whether a row has the tags that are searched for.
+    fn is_tagged(&self, row: &Value) -> bool {
+        self.tags.iter().all(|wanted| tags_of(row).any(|tag| tag == wanted))
+    }
+
     fn take_user(&mut self, port: &str, rows: &[Value]) {
         for row in rows {
-            let has = |wanted: &String| tags_of(row).any(|tag| tag == wanted);
             // One of the owner's that the lists have not shown was made since: what they have shown is out of date. Others with
             // its tags are left out of what was listed.
-            self.failed |= !self.is_left_out(row) && !self.tags.is_empty() && self.tags.iter().all(has);
+            self.failed |= !self.is_left_out(row) && !self.tags.is_empty() && self.is_tagged(row);
             self.users.insert(port.to_owned(), row.clone());
         }
     }
@@ -373,7 +379,8 @@ impl OwnerLook {
     fn take_balancers(&mut self, rows: Vec<Value>, project: Option<&Text>) -> Vec<LookRead> {
         let mut more = Vec::new();
         for row in rows {
-            if self.cluster.as_ref().is_some_and(|cluster| is_anothers(&row, cluster)) {
+            // A service, or a proxy before it, that does not know the search for tags answers with what is everybody's.
+            if self.cluster.as_ref().is_some_and(|cluster| is_anothers(&row, cluster)) || !self.is_tagged(&row) {
                 continue;
             }
             if let Some(group) = tags_of(&row).find(|tag| self.is_alone && is_group(tag)) {
