@@ -58,13 +58,15 @@ impl Actor {
         let is_whole = !self.is_spared(&current.tags);
         let differs = is_whole && must_be_replaced(current, &target);
         let broken = current.provisioning == Provisioning::Error;
-        let twin = lineup.successors.iter().copied().find(|new| !must_be_replaced(new, &target));
-        let rebuilt = is_whole && !differs && !broken && self.is_rebuilt(&target, current, twin, now);
-        let moves = (differs || broken || rebuilt) && can_be_moved(current, &target);
         // One that is made for something that is no longer wanted is no successor.
-        let is_successor = |new: &&SeenBalancer| {
-            moves && !must_be_replaced(new, &target) && !(rebuilt && self.is_outdated(&target, new, now))
+        let fits = |new: &&SeenBalancer| !must_be_replaced(new, &target);
+        let can_move = can_be_moved(current, &target);
+        let rebuilt = can_move && is_whole && !differs && !broken && {
+            self.is_rebuilt(&target, current, lineup.successors.iter().copied().find(fits), now)
         };
+        let moves = can_move && (differs || broken || rebuilt);
+        let is_successor =
+            |new: &&SeenBalancer| moves && fits(new) && !(rebuilt && self.is_outdated(&target, new, now));
         let successor = lineup.successors.iter().copied().find(is_successor);
         let is_left = |one: &&SeenBalancer| successor.is_none_or(|new| new.id != one.id);
         let left: Vec<&SeenBalancer> = lineup.others.into_iter().chain(lineup.successors).filter(is_left).collect();

@@ -169,7 +169,7 @@ impl Actor {
 }
 
 /// Whether a policy leads where the wanted one is to lead.
-fn leads_there(balancer: &SeenBalancer, seen: &SeenPolicy, wanted: &WantedPolicy) -> bool {
+pub(crate) fn leads_there(balancer: &SeenBalancer, seen: &SeenPolicy, wanted: &WantedPolicy) -> bool {
     match &wanted.to {
         RouteTarget::Redirect(to) => seen.prefix.as_deref() == Some(&**to),
         RouteTarget::Pool(id) => leads_to(balancer, seen.pool.as_deref(), id),

@@ -7,6 +7,7 @@ use gimbal_kuryr_model::{DesiredLoadBalancer, Route, RouteTarget, Routing};
 use crate::actor::Actor;
 use crate::certificates::terminates;
 use crate::children::listener_at;
+use crate::routing::difference::leads_there;
 use crate::routing::fold::{WantedPolicy, fold};
 use crate::routing::policies::{content, wanted_content};
 use crate::seen_policy::SeenPolicy;
@@ -37,8 +38,7 @@ impl Actor {
         let (Some(balancer), Some(routing)) = (self.balancer(), wanted.header.routing.as_deref()) else { return false };
         let is_left = |seen: &SeenPolicy, policies: &[WantedPolicy]| {
             let is_it = |one: &WantedPolicy| {
-                let leads_there = matches!(&one.to, RouteTarget::Redirect(to) if seen.prefix.as_deref() == Some(&**to));
-                leads_there && wanted_content(one) == content(&seen.action, &seen.rules)
+                leads_there(balancer, seen, one) && wanted_content(one) == content(&seen.action, &seen.rules)
             };
             !policies.iter().any(is_it)
         };

@@ -64,6 +64,11 @@ impl WantedPolicy {
         matches!(self.to, RouteTarget::Redirect(_))
     }
 
+    /// Returns the number of changes that make it on a living listener: itself, its rules, and its place.
+    pub(crate) fn changes(&self) -> usize {
+        2 + self.rules.len()
+    }
+
     /// Returns Octavia's word for what it does.
     pub(crate) fn action(&self) -> &'static str {
         if self.is_redirect() { "REDIRECT_PREFIX" } else { "REDIRECT_TO_POOL" }

@@ -105,8 +105,7 @@ impl PolicyPlan<'_> {
     /// Returns the next change; `None` if there is nothing to do, or nothing that can be done for now.
     pub(crate) fn next(&self) -> Option<CloudChange> {
         let found = self.found();
-        let taken: BTreeSet<usize> = found.iter().filter_map(|one| one.place()).collect();
-        let surplus: Vec<usize> = (0..self.seen().len()).filter(|at| !taken.contains(at)).collect();
+        let surplus = self.surplus(&found);
         // What is down takes nothing, so it goes whenever it may.
         let is_down = |seen: &SeenPolicy| !seen.admin_state_up && (self.goes)(seen) == PolicyGoes::Now;
         if let Some(at) = surplus.iter().find(|at| is_down(&self.seen()[**at])) {
@@ -131,26 +130,24 @@ impl PolicyPlan<'_> {
     pub(crate) fn changes(&self) -> usize {
         let found = self.found();
         let order = Order::of(&found);
-        let comes = |(at, wish): (usize, &PolicyWish)| {
-            let lacks = |seen: &SeenPolicy| {
-                let has = |rule: &WantedRule| seen.rules.iter().any(|one| rule_content(one) == rule.content());
-                wish.policy.rules.iter().filter(|rule| !has(rule)).count()
-            };
-            match found[at] {
-                _ if !matches!(wish.way, PolicyWay::Open(_) | PolicyWay::Soon) => 0,
-                // The policy, its rules, and its place.
-                Found::Nothing => 2 + wish.policy.rules.len(),
-                Found::Down(place) => 1 + lacks(&self.seen()[place]),
-                Found::Up(place) => {
-                    let moves = order.comes_forward(at) || order.goes_back(at);
-                    usize::from(moves || wish.is_led_elsewhere(&self.seen()[place]))
-                }
+        let comes = |(at, wish): (usize, &PolicyWish)| match found[at] {
+            _ if !matches!(wish.way, PolicyWay::Open(_) | PolicyWay::Soon) => 0,
+            Found::Nothing => wish.policy.changes(),
+            Found::Down(place) => 1 + wish.missing_rules(&self.seen()[place]).count(),
+            Found::Up(place) => {
+                let moves = order.comes_forward(at) || order.goes_back(at);
+                usize::from(moves || wish.is_led_elsewhere(&self.seen()[place]))
             }
         };
+        let goes = |at: &&usize| (self.goes)(&self.seen()[**at]) != PolicyGoes::NotYet;
+        let gone = self.surplus(&found).iter().filter(goes).count();
+        gone + self.wishes.iter().enumerate().map(comes).sum::<usize>()
+    }
+
+    /// Returns the places of what is seen and not wanted.
+    fn surplus(&self, found: &[Found]) -> Vec<usize> {
         let taken: BTreeSet<usize> = found.iter().filter_map(|one| one.place()).collect();
-        let surplus = self.seen().iter().enumerate().filter(|(at, _)| !taken.contains(at));
-        let goes = surplus.filter(|(_, seen)| (self.goes)(seen) != PolicyGoes::NotYet).count();
-        goes + self.wishes.iter().enumerate().map(comes).sum::<usize>()
+        (0..self.seen().len()).filter(|at| !taken.contains(at)).collect()
     }
 
     fn seen(&self) -> &[SeenPolicy] {
@@ -234,8 +231,7 @@ impl PolicyPlan<'_> {
                 if seen.is_broken() {
                     return None;
                 }
-                let has = |rule: &&WantedRule| seen.rules.iter().any(|one| rule_content(one) == rule.content());
-                if let Some(rule) = wanted.policy.rules.iter().find(|rule| !has(rule)) {
+                if let Some(rule) = wanted.missing_rules(seen).next() {
                     let body = rule.body(&wanted.rule_tags);
                     return Some(CloudChange::CreateRule { policy: seen.id.clone(), body });
                 }
@@ -359,6 +355,12 @@ impl PolicyPlan<'_> {
 }
 
 impl PolicyWish {
+    /// Returns the rules that a policy does not have yet.
+    fn missing_rules(&self, seen: &SeenPolicy) -> impl Iterator<Item = &WantedRule> {
+        let has = |rule: &WantedRule| seen.rules.iter().any(|one| rule_content(one) == rule.content());
+        self.policy.rules.iter().filter(move |rule| !has(rule))
+    }
+
     /// Whether a policy in `ERROR` does not become well again by getting everything once more.
     fn is_lost(&self, seen: &SeenPolicy) -> bool {
         let rules_are_well = seen.rules.iter().all(|rule| rule.provisioning != Provisioning::Error);

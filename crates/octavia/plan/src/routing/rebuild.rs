@@ -11,9 +11,9 @@ use crate::children::listener_at;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::PoolsByTag;
 use crate::request_size::fitted_balancer;
-use crate::seen::{Provisioning, SeenBalancer};
+use crate::routing::fold::WantedPolicy;
+use crate::seen::SeenBalancer;
 use crate::target::WantedBalancer;
-use crate::vip::can_be_moved;
 
 /// The number of changes above which a router is rebuilt, unless something else is configured.
 pub const REBUILD_ABOVE: usize = 40;
@@ -23,8 +23,8 @@ pub const REBUILD_ABOVE: usize = 40;
 const AWAITED: Duration = Duration::from_secs(600);
 
 impl Actor {
-    /// Whether another load balancer is to take the place of a router that serves. With a `successor`: whether that one still is
-    /// to.
+    /// Whether another load balancer is to take the place of a router that serves and can be moved. With a `successor`: whether
+    /// that one still is to.
     pub(crate) fn is_rebuilt(
         &self,
         target: &WantedBalancer<'_>,
@@ -34,12 +34,7 @@ impl Actor {
     ) -> bool {
         let is_led_to = || self.seen.floating.iter().any(|one| one.port.as_deref() == Some(&*current.vip_port));
         // Without a floating IP clients could not follow.
-        if self.rebuild_above == 0
-            || !target.is_router()
-            || current.provisioning == Provisioning::Error
-            || !can_be_moved(current, target)
-            || !is_led_to()
-        {
+        if self.rebuild_above == 0 || !target.is_router() || !is_led_to() {
             return false;
         }
         match successor {
@@ -89,7 +84,7 @@ impl Actor {
         let of_pools: usize = wanted.map(|one| if pools.of_wanted(balancer, &one).is_some() { 0 } else { 2 }).sum();
         let of_listener = |id: &ListenerId| match listener_at(balancer, *id) {
             Some(seen) => self.with_policies(target, (balancer, &pools), seen, *id, now, |plan| plan.changes()),
-            None => 1 + target.folded(*id).policies.iter().map(|one| 2 + one.rules.len()).sum::<usize>(),
+            None => 1 + target.folded(*id).policies.iter().map(WantedPolicy::changes).sum::<usize>(),
         };
         of_pools + ids.iter().map(of_listener).sum::<usize>()
     }
@@ -99,8 +94,7 @@ impl Actor {
         let listeners = body["listeners"].as_array().map(Vec::as_slice).unwrap_or_default();
         let made: usize = listeners.iter().filter_map(|one| one["l7policies"].as_array()).map(Vec::len).sum();
         let ids = target.wanted.header.listeners.iter().map(|wish| wish.id);
-        let wanted = ids.flat_map(|id| target.folded(id).policies).skip(made);
-        wanted.map(|one| 2 + one.rules.len()).sum()
+        ids.flat_map(|id| target.folded(id).policies).skip(made).map(|one| one.changes()).sum()
     }
 
     fn is_awaited(&self, successor: &SeenBalancer, now: Duration) -> bool {
