@@ -79,7 +79,7 @@ const PROOFS: [Proof; 10] = [
     },
     Proof {
         name: "leaks",
-        what: "nothing is left in OpenStack after 1,000 random operations on Services and Ingresses, with kills, lost answers, and deletions by hand",
+        what: "nothing is left in OpenStack after 1,000 random operations on Services, Ingresses and Secrets, with kills, lost answers, and deletions by hand",
         package: "gimbal-tests",
         file: "it",
         test: "openstack_leaks::",
@@ -88,10 +88,10 @@ const PROOFS: [Proof; 10] = [
     },
     Proof {
         name: "kills",
-        what: "openstack-writer, the controller and both killed at every step of the life of a Service",
+        what: "openstack-writer, the controller and both killed at every step of the life of a Service, and of an Ingress with TLS",
         package: "gimbal-tests",
         file: "it",
-        test: "openstack_way_back::kills::",
+        test: "kills::killed_at_every_step",
         size: "1",
         programs: true,
     },

@@ -13,7 +13,7 @@ use crate::fields::FieldTags;
 use crate::mark::KEEP;
 use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
-use crate::ranges::may_open;
+use crate::ranges::{covers, may_open};
 use crate::seen::{Provisioning, SeenBalancer, SeenListener};
 use crate::step::BalancerStep;
 use crate::target::{WantedBalancer, WantedListener};
@@ -35,7 +35,8 @@ impl Actor {
             let can_be = !target.lacks_certificate(*id) || listener_at(balancer, *id).is_some();
             can_be && target.refusal(*id).is_none() && !self.memory.unsupported.contains_key(id)
         };
-        let wanted: Vec<ListenerId> = all.filter(is_served).collect();
+        let (wanted, refused): (Vec<ListenerId>, Vec<ListenerId>) = all.partition(is_served);
+        let left = self.left_open(target, balancer, &refused);
         let pools = PoolsByTag::of(balancer);
         if let Some(step) = self.tightened(target, balancer, &wanted, now) {
             return Some(step);
@@ -53,7 +54,15 @@ impl Actor {
             let step = self.members_step(pool, &target.members(id), &target.abilities, self.member_changes(id, now))?;
             self.unless_blocked(step, now)
         };
-        if let Some(step) = members_first(ids.iter().filter_map(of_served)) {
+        let of_left = |(id, listener): &(ListenerId, &SeenListener)| {
+            let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
+            let (id, ours) =
+                (PoolId::from(*id), self.mark.is_on(&pool.tags) && pool.provisioning != Provisioning::Error);
+            let may = self.member_changes(&id, now);
+            let step = self.members_step(pool, &target.members(&id), &target.abilities, may).filter(|_| ours)?;
+            self.unless_blocked(step, now)
+        };
+        if let Some(step) = members_first(ids.iter().filter_map(of_served).chain(left.iter().filter_map(of_left))) {
             return Some(step);
         }
         let next = |id: &ListenerId| {
@@ -65,7 +74,25 @@ impl Actor {
         } else {
             wanted.iter().find_map(next)
         };
-        made.or_else(|| self.unless_blocked(self.surplus((balancer, &pools), &wanted, target, now)?, now))
+        let served = wanted.iter().filter_map(|id| listener_at(balancer, *id));
+        let kept = served.chain(left.iter().map(|(_, listener)| *listener)).map(|one| one.id.as_str()).collect();
+        made.or_else(|| self.unless_blocked(self.surplus((balancer, &pools), (&wanted, &kept), target, now)?, now))
+    }
+
+    /// Returns listeners of ours at ports that the provider refuses as they are wanted. They go on as they are, and only their
+    /// members follow: who had connected before the refused setting was asked for still can. One that lets in others than those who
+    /// are wanted is not among them.
+    fn left_open<'a>(
+        &self,
+        target: &WantedBalancer<'_>,
+        balancer: &'a SeenBalancer,
+        refused: &[ListenerId],
+    ) -> Vec<(ListenerId, &'a SeenListener)> {
+        let left = |id: &ListenerId| {
+            let seen = listener_at(balancer, *id).filter(|seen| self.mark.is_on(&seen.tags))?;
+            covers(target.clients(*id), &seen.allowed_cidrs).then_some((*id, seen))
+        };
+        refused.iter().filter_map(left).collect()
     }
 
     /// Returns the next step about one port.
@@ -153,20 +180,18 @@ impl Actor {
         })
     }
 
-    /// Removes what is not wanted: listeners before the pools that they point to.
+    /// Removes what is not wanted: listeners but the kept ones, before the pools that they point to.
     fn surplus(
         &self,
         (balancer, pools): (&SeenBalancer, &PoolsByTag<'_>),
-        wanted: &[ListenerId],
+        (wanted, kept): (&[ListenerId], &BTreeSet<&str>),
         target: &WantedBalancer<'_>,
         now: Duration,
     ) -> Option<BalancerStep> {
         // One that cannot be removed is in the way of no other.
         let may_go = |id: &str, tags: &[String]| self.part_may_go(id, tags) && self.may_remove(id, now);
-        let kept: BTreeSet<&str> =
-            wanted.iter().filter_map(|id| Some(listener_at(balancer, *id)?.id.as_str())).collect();
-        let is_wanted = |one: &SeenListener| kept.contains(one.id.as_str());
-        let listener = balancer.listeners.iter().find(|one| !is_wanted(one) && may_go(&one.id, &one.tags));
+        let is_kept = |one: &SeenListener| kept.contains(one.id.as_str());
+        let listener = balancer.listeners.iter().find(|one| !is_kept(one) && may_go(&one.id, &one.tags));
         if let Some(listener) = listener {
             return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
         }

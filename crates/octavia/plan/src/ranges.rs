@@ -80,7 +80,7 @@ fn is_same(ranges: &ClientRanges, seen: &[String]) -> bool {
 }
 
 /// Whether everybody who can connect now is wanted. An empty list means everybody, for Octavia.
-fn covers(ranges: &ClientRanges, seen: &[String]) -> bool {
+pub(crate) fn covers(ranges: &ClientRanges, seen: &[String]) -> bool {
     let ClientRanges::Only(ranges) = ranges else { return *ranges == ClientRanges::Everyone };
     let is_wanted = |cidr: &String| {
         let net = cidr.parse::<ipnet::IpNet>();

@@ -443,8 +443,9 @@ fn monitor(wanted: &HealthMonitor, protocol: Protocol) -> Map<String, Value> {
     body.insert("max_retries".into(), json!(rise));
     body.insert("max_retries_down".into(), json!(fall));
     if matches!(kind, "HTTP" | "HTTPS") {
-        body.extend(path.iter().map(|path| ("url_path".to_owned(), json!(&**path))));
-        body.extend(codes.iter().map(|codes| ("expected_codes".to_owned(), json!(&**codes))));
+        // What is not asked for is as Octavia fills it in, for it may have been asked for before.
+        body.insert("url_path".into(), json!(path.as_deref().unwrap_or("/")));
+        body.insert("expected_codes".into(), json!(codes.as_deref().unwrap_or("200")));
     }
     body
 }

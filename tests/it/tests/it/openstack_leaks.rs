@@ -46,10 +46,12 @@ async fn nothing_is_left_after_random_operations() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let (operations, seed) = (number("GIMBAL_PROVE").unwrap_or(OPERATIONS), number("GIMBAL_WORLD").unwrap_or(1));
     // Changes are PENDING long enough for something to come between.
-    let options = Options { settle_delay: Duration::from_millis(50), ..Options::with_checked_tokens() };
+    let options =
+        Options { settle_delay: Duration::from_millis(50), key_manager: true, ..Options::with_checked_tokens() };
     let stage = WayBack::build_for_ingresses_on(options).await.unwrap();
     stage.configure(&format!("{POLICY}\n  kubernetes: {{enable_ingress: true}}")).unwrap();
     stage.make_ingress_class().await.unwrap();
+    ingresses::make_secrets(&stage).await;
     let before = everything(&stage).await.unwrap();
     let dice = Dice::new(seed);
     let (services, ingresses, done) = (BTreeMap::new(), Ingresses::default(), BTreeMap::new());
@@ -302,6 +304,8 @@ async fn everything(stage: &WayBack) -> anyhow::Result<BTreeSet<String>> {
             all.extend(rows.map(|row| format!("{kind} {} {} {}", row["id"], row["name"], row["description"])));
         }
     }
+    let secrets = stage.cloud.sql("select id, name from barbican.secrets where deleted = 0").await?;
+    all.extend(secrets.lines().map(|line| format!("secret {line}")));
     Ok(all)
 }
 

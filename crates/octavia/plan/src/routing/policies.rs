@@ -53,7 +53,8 @@ pub(crate) enum PolicyWay {
     Open(String),
     /// Soon, and what it would take stays where it is until then.
     Soon,
-    /// When there is room for it. It stops no other, but what its owners have of its host serves until then.
+    /// When there is room for it, or what fails does so no longer. It stops no other, but what its owners have of its host serves
+    /// until then.
     Later,
     /// Not soon. It stops no other.
     Shut,

@@ -214,7 +214,7 @@ impl Actor {
     fn unless_part_blocked(&self, part: &PlanPart, now: Duration) -> Option<PolicyWay> {
         Some(match self.memory.block_of(part, now)? {
             Block::Failing if !self.memory.fails_on(part) => PolicyWay::Soon,
-            Block::Quota(_) => PolicyWay::Later,
+            Block::Failing | Block::Quota(_) => PolicyWay::Later,
             _ => PolicyWay::Shut,
         })
     }

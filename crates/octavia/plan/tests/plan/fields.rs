@@ -103,6 +103,19 @@ fn an_algorithm_that_is_asked_for_no_longer_is_given_up_whatever_it_was() {
     }
 }
 
+#[test]
+fn a_path_that_a_monitor_is_to_ask_for_no_longer_is_octavias_again() {
+    let (mut wish, mut world) = world(|wish| {
+        (wish.monitor, wish.monitor_http, wish.monitor_path) = (true, true, Some(("/healthz", "200-204")))
+    });
+    made(&wish, &mut world);
+    nothing_changes(&mut world, &wish);
+    let changes = change(&mut world, &mut wish, |wish| wish.monitor_path = None);
+    let [CloudChange::UpdateMonitor { fields, .. }] = &changes[..] else { panic!("{changes:#?}") };
+    assert_eq!(*fields, json!({"url_path": "/", "expected_codes": "200"}));
+    nothing_changes(&mut world, &wish);
+}
+
 /// The provider knows nothing else.
 #[test]
 fn an_algorithm_stays_where_the_provider_has_no_other() {

@@ -7,7 +7,7 @@ use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
 use crate::services::{change, made, world};
-use crate::wish::forwarded;
+use crate::wish::{Wish, forwarded};
 
 #[test]
 fn without_populated_creation_it_is_made_step_by_step() {
@@ -68,6 +68,41 @@ fn one_port_that_the_provider_lacks_does_not_stop_the_others() {
     assert_eq!(world.run(), BalancerStep::Done);
     assert_eq!(world.unsupported().iter().map(|(id, _)| id.port).collect::<Vec<_>>(), [90]);
     assert_eq!(forwarded(&world.cloud, &world.balancer()), [(80, vec![("10.1.0.1".to_owned(), 1)])]);
+}
+
+/// As on OVN: somebody asks for headers or for the PROXY protocol on a port that serves.
+#[test]
+fn a_setting_that_the_provider_lacks_leaves_what_serves_as_it_is() {
+    let settings: [fn(&mut Wish); 2] = [|wish| wish.http = true, |wish| wish.proxy = true];
+    for ask in settings {
+        let (mut wish, mut world) = world(|_| {});
+        world.cloud.provider_mut().protocols.retain(|one| one == "TCP");
+        made(&wish, &mut world);
+        ask(&mut wish);
+        wish.members = vec![(9, 80, 1)];
+        world.actor.want(wish.entry());
+        assert_eq!(world.run(), BalancerStep::Done);
+        assert_eq!(world.unsupported().len(), 1);
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "its members follow");
+        // Nothing is tried again and again.
+        world.sent.clear();
+        world.run_for(std::time::Duration::from_secs(1800));
+        assert_eq!(world.sent, []);
+        change(&mut world, &mut wish, |wish| (wish.http, wish.proxy) = (false, false));
+    }
+}
+
+/// What stays as it is must not let in who may not connect any more.
+#[test]
+fn what_stays_without_a_setting_that_the_provider_lacks_is_no_more_open_than_is_wanted() {
+    let (mut wish, mut world) = world(|_| {});
+    world.cloud.provider_mut().protocols.retain(|one| one == "TCP");
+    made(&wish, &mut world);
+    wish.http = true;
+    wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    world.actor.want(wish.entry());
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(world.cloud.forwards(&world.balancer()), []);
 }
 
 #[test]

@@ -42,6 +42,10 @@ pub struct Wish {
     pub proxy: bool,
     pub clients: ClientRanges,
     pub monitor: bool,
+    /// Whether the monitor speaks HTTP; else it only connects.
+    pub monitor_http: bool,
+    /// The path that it asks for, and the codes that are right.
+    pub monitor_path: Option<(&'static str, &'static str)>,
     /// The last byte of an address, the port of the listener, and the weight.
     pub members: Vec<(u8, u16, u8)>,
     /// The name of each member.
@@ -76,6 +80,8 @@ impl Wish {
             proxy: false,
             clients: ClientRanges::Everyone,
             monitor: false,
+            monitor_http: false,
+            monitor_path: None,
             members: vec![(1, 80, 1), (2, 80, 1), (3, 80, 1)],
             member_name: "shop/web".to_owned(),
         }
@@ -98,14 +104,14 @@ impl Wish {
             name: None,
         };
         let monitor = HealthMonitor {
-            kind: MonitorKind::Connect,
+            kind: if self.monitor_http { MonitorKind::Http } else { MonitorKind::Connect },
             port: None,
             delay: 5,
             timeout: 3,
             rise: 2,
             fall: 3,
-            path: None,
-            codes: None,
+            path: self.monitor_path.map(|(path, _)| path.into()),
+            codes: self.monitor_path.map(|(_, codes)| codes.into()),
         };
         let floating = FloatingWish {
             address: self.floating_address.map(|address| address.parse().unwrap()),

@@ -3,14 +3,17 @@
 use std::collections::BTreeSet;
 
 use gimbal_octavia_sim::Dice;
+use gimbal_testkit::San;
 use gimbal_testkit::cluster::Refused;
-use gimbal_tests::{INGRESSES, WayBack, ingress_path};
+use gimbal_tests::{INGRESSES, NAMESPACE, WayBack, ingress_path};
 use serde_json::{Value, json};
 
 use super::picked;
 
 const MOST: usize = 4;
 const HOSTS: [&str; 4] = ["a.test", "*.a.test", "b.test", ""];
+/// Secrets with certificates, and the names in them.
+const SECRETS: [(&str, &[&str]); 2] = [("tls-a", &["a.test", "*.a.test"]), ("tls-b", &["b.test"])];
 const PATHS: [&str; 4] = ["/", "/x", "/x/y", "/z"];
 
 /// The Ingresses that exist.
@@ -28,11 +31,12 @@ impl Ingresses {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match dice.below(12) {
             0 => removed_by_hand(stage, dice, "l7policies").await,
-            1..=5 if names.len() < MOST => self.make(stage, &rules(dice, services)).await,
-            _ if names.is_empty() => self.make(stage, &rules(dice, services)).await,
+            1 => renew(stage, dice).await,
+            2..=5 if names.len() < MOST => self.make(stage, dice, services).await,
+            _ if names.is_empty() => self.make(stage, dice, services).await,
             6..=8 => {
                 let name = dice.pick(&names).to_owned();
-                let patch = json!({"spec": {"rules": rules(dice, services)}});
+                let patch = json!({"spec": {"rules": rules(dice, services), "tls": tls(dice)}});
                 stage.cluster.admin().patch(&format!("{INGRESSES}/{name}"), &patch).await.unwrap();
                 "other routes"
             }
@@ -43,10 +47,12 @@ impl Ingresses {
         }
     }
 
-    async fn make(&mut self, stage: &WayBack, rules: &Value) -> &'static str {
+    async fn make(&mut self, stage: &WayBack, dice: &mut Dice, services: &[&str]) -> &'static str {
         self.named += 1;
         let name = format!("ingress-{}", self.named);
-        stage.make_ingress(&name, rules).await.unwrap();
+        let spec = json!({"ingressClassName": "kuryr", "rules": rules(dice, services), "tls": tls(dice)});
+        let ingress = json!({"metadata": {"name": name}, "spec": spec});
+        stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
         self.names.insert(name);
         "Ingress made"
     }
@@ -64,6 +70,37 @@ impl Ingresses {
     pub async fn remove_all(&mut self, stage: &WayBack) {
         for name in self.names.clone() {
             self.remove(stage, &name).await;
+        }
+    }
+}
+
+/// Makes the Secrets that Ingresses may name.
+pub async fn make_secrets(stage: &WayBack) {
+    for (name, hosts) in SECRETS {
+        stage.make_certificate(name, hosts).await.unwrap();
+    }
+}
+
+/// Puts another certificate into a Secret.
+async fn renew(stage: &WayBack, dice: &mut Dice) -> &'static str {
+    let (secret, names) = dice.pick(&SECRETS);
+    let names: Vec<San<'_>> = names.iter().map(|name| San::Dns(name)).collect();
+    let pair = stage.programs.pki.issue(secret, &names).unwrap();
+    let text = |path| std::fs::read_to_string(path).unwrap();
+    let content = json!({"stringData": {"tls.crt": text(&pair.cert), "tls.key": text(&pair.key)}});
+    let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{secret}");
+    stage.cluster.admin().patch(&path, &content).await.unwrap();
+    "certificate renewed"
+}
+
+/// Which Secrets an Ingress names, of which one may be absent.
+fn tls(dice: &mut Dice) -> Value {
+    match dice.below(4) {
+        0 => json!([]),
+        1 => json!([{"hosts": ["c.test"], "secretName": "absent"}]),
+        _ => {
+            let (secret, hosts) = dice.pick(&SECRETS);
+            json!([{"hosts": hosts, "secretName": secret}])
         }
     }
 }

@@ -1,30 +1,16 @@
 //! Each program, and both, killed at every step of the life of a Service.
 
-use std::time::Duration;
-
-use gimbal_testkit::eventually;
-use gimbal_testkit::openstack::{Service, Steer, Steered};
+use gimbal_testkit::openstack::Service;
 use gimbal_tests::WayBack;
 use serde_json::{Value, json};
 
-use super::{BALANCERS, SERVICES, WITHIN, WRITER, kill_controller, kill_writer};
+use super::steps::{Killed, Steps};
+use super::{BALANCERS, SERVICES, WRITER, kill_controller, kill_writer};
 
 /// One that is alone needs no Lease, and does not wait for that of a killed one.
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--leader-election=false"];
 const PORTS: [(&str, u16, u16); 2] = [("http", 80, 8080), ("more", 81, 8081)];
 const SLICED: [(&str, u16); 2] = [("http", 8080), ("more", 8081)];
-const CONTROLLERS_USER: &str = "user-1";
-
-/// Who is killed, and when.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Killed {
-    /// When OpenStack has carried out a change and has not answered yet.
-    Writer,
-    /// As the writer, both.
-    Both,
-    /// When the API server has taken a write of it.
-    Controller,
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_at_every_step_nothing_is_lost_and_nothing_made_twice() {
@@ -47,7 +33,7 @@ async fn killed_at_every_step_nothing_is_lost_and_nothing_made_twice() {
 
 /// Returns how often somebody was killed.
 async fn a_life(stage: &mut WayBack, who: Killed) -> usize {
-    let mut steps = Steps::begin(stage, who).await;
+    let mut steps = Steps::begin(stage, who, &CONTROLLER, &[Service::Octavia, Service::Neutron]).await;
     stage.set_members("web", &["10.1.0.1"], &SLICED).await.unwrap();
     stage.make_service("web", &PORTS).await.unwrap();
     steps.until(stage, "it is made", async |stage| with_members(stage, &["10.1.0.1"]).await).await;
@@ -99,88 +85,4 @@ async fn gone(stage: &WayBack) -> anyhow::Result<()> {
     let left = stage.left().await?;
     anyhow::ensure!(left.is_empty(), "{left:?}");
     Ok(())
-}
-
-/// Kills somebody at each step.
-struct Steps {
-    who: Killed,
-    kills: usize,
-    /// Rules that hold the answer of the next change.
-    held: Vec<Steered>,
-    /// Writes of the controller so far.
-    writes: usize,
-}
-
-impl Steps {
-    async fn begin(stage: &WayBack, who: Killed) -> Self {
-        let mut steps = Self { who, kills: 0, held: Vec::new(), writes: 0 };
-        steps.arm(stage).await;
-        steps
-    }
-
-    async fn arm(&mut self, stage: &WayBack) {
-        self.end(stage).await;
-        if self.who == Killed::Controller {
-            self.writes = writes(stage).await;
-            return;
-        }
-        let next = Steer::calls("^(POST|PUT|DELETE)$", ".").by("^gimbal-openstack-writer").once();
-        let next = next.answer_late(Duration::from_secs(2));
-        for service in [Service::Octavia, Service::Neutron] {
-            self.held.push(stage.cloud.steer(service, &next).await.unwrap());
-        }
-    }
-
-    async fn end(&mut self, stage: &WayBack) {
-        for rule in self.held.drain(..) {
-            stage.cloud.stop_steering(rule).await.unwrap();
-        }
-    }
-
-    async fn is_at_a_step(&self, stage: &WayBack) -> bool {
-        for rule in &self.held {
-            if stage.cloud.steered(*rule).await.unwrap() > 0 {
-                return true;
-            }
-        }
-        self.who == Killed::Controller && writes(stage).await > self.writes
-    }
-
-    /// Kills and starts again at each step, until `done`.
-    async fn until(&mut self, stage: &mut WayBack, what: &str, done: impl AsyncFn(&WayBack) -> anyhow::Result<()>) {
-        loop {
-            let next = eventually(what, WITHIN, async || {
-                if self.is_at_a_step(stage).await {
-                    return Ok(true);
-                }
-                done(&*stage).await.map(|()| false)
-            });
-            let is_step =
-                next.await.unwrap_or_else(|error| panic!("after {} kills: {error:#}\n{}", self.kills, stage.logs()));
-            if !is_step {
-                return;
-            }
-            self.kills += 1;
-            if self.who != Killed::Writer {
-                kill_controller(stage);
-            }
-            if self.who != Killed::Controller {
-                kill_writer(stage);
-            }
-            self.arm(stage).await;
-            if self.who != Killed::Controller {
-                stage.start_writer(&WRITER).await.unwrap();
-            }
-            if self.who != Killed::Writer {
-                stage.start_controller(&CONTROLLER).await.unwrap();
-            }
-        }
-    }
-}
-
-/// Returns how much the controller has written, except for Events.
-async fn writes(stage: &WayBack) -> usize {
-    let entries = stage.cluster.audit().await.unwrap();
-    let own = entries.iter().filter(|entry| entry.user == CONTROLLERS_USER && entry.is_write());
-    own.filter(|entry| entry.code < 300 && entry.resource != "events" && entry.resource != "leases").count()
 }

@@ -13,11 +13,13 @@ mod conformance;
 mod edits;
 mod groups;
 mod ingress;
+mod ingress_kills;
 mod kills;
 mod life;
 mod people;
 mod pods;
 mod rebuilt;
+mod steps;
 
 const WITHIN: Duration = Duration::from_secs(90);
 const WRITER: [&str; 1] = ["--drift-interval=2s"];

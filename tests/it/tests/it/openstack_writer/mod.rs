@@ -11,6 +11,7 @@ mod drift;
 mod failures;
 mod floating;
 mod life;
+mod routes;
 mod services;
 mod shared;
 mod shown;
@@ -103,6 +104,17 @@ async fn certificates_are_stored_served_turned_and_removed() {
         tls::killed_while_one_is_turned(&mut stage),
         tls::nothing_is_left_of_a_router(&stage),
         tls::a_key_manager_that_refuses(&mut stage),
+    ];
+}
+
+/// Policies, rules, pools and certificates of a router.
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_are_not_lost_or_made_twice() {
+    let stage = Stage::with_certificates(&["--drift-interval", "1s"]).await;
+    steps![
+        routes::lost_answers(&stage),
+        routes::what_people_do_by_hand(&stage),
+        routes::a_quota_is_reached_and_freed(&stage),
     ];
 }
 

@@ -1,19 +1,15 @@
 //! Certificates in a real Barbican, read there by a real Octavia, and served by the haproxy that it configures.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use gimbal_kuryr_model::{
-    CertificateHash, CertificateWish, DesiredLoadBalancer, DesiredMember, DesiredMembers, HostMatch, ListenerId,
-    ListenerKind, ListenerWish, LoadBalancerReport, MemberId, PathMatch, Phase, PoolId, Route, RouteTarget, RoutedPool,
-    Routing,
-};
-use gimbal_model::Protocol;
+use gimbal_kuryr_model::{CertificateHash, DesiredLoadBalancer, LoadBalancerReport, Phase};
 use gimbal_testkit::openstack::{Service, Steer};
 use gimbal_testkit::{San, eventually};
 
 use super::admin::lb;
-use super::controller::{Controller, MADE, wanted, with};
+use super::controller::{Controller, MADE};
+use super::routes::routed;
 use super::stage::{PROD1, Stage};
 
 const OWNER: &str = "cccccccc-0000-4000-8000-000000000001";
@@ -22,8 +18,8 @@ const ROUTER: &str = "router";
 const HOSTS: [(&str, &str, &str); 2] = [("a.test", "10.0.0.1", "one"), ("b.test", "10.0.0.2", "two")];
 
 /// A certificate: its key as it must be found nowhere, and by what clients know it.
-struct Issued {
-    hash: CertificateHash,
+pub struct Issued {
+    pub hash: CertificateHash,
     fingerprint: String,
     marker: String,
 }
@@ -32,7 +28,7 @@ struct Issued {
 static MARKERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Lets the cluster have a new certificate for a host.
-fn issued(stage: &Stage, controller: &Controller, host: &str, turn: u32) -> Issued {
+pub fn issued(stage: &Stage, controller: &Controller, host: &str, turn: u32) -> Issued {
     let pair = stage.programs.pki.issue(&format!("{host}-{turn}"), &[San::Dns(host)]).unwrap();
     let chain = [std::fs::read(&pair.cert).unwrap(), std::fs::read(stage.programs.pki.ca()).unwrap()].concat();
     let key = std::fs::read(&pair.key).unwrap();
@@ -46,45 +42,8 @@ fn issued(stage: &Stage, controller: &Controller, host: &str, turn: u32) -> Issu
 }
 
 fn router(stage: &Stage, generation: i64, certificates: &[(&str, CertificateHash)]) -> DesiredLoadBalancer {
-    let id = |port: u16| ListenerId::new(Protocol::Tcp, port);
-    let pool = |name: &str| format!("shop/{name}/80").into();
-    let ports: &[u16] = if certificates.is_empty() { &[80] } else { &[80, 443] };
-    let route = |(port, (host, _, name)): (u16, &(&str, &str, &str))| Route {
-        listener: id(port),
-        host: HostMatch::Exact((*host).into()),
-        path: PathMatch::Any,
-        to: RouteTarget::Pool(pool(name)),
-        name: format!("shop/{name}").into(),
-    };
-    let routing = Routing {
-        pools: HOSTS
-            .iter()
-            .map(|(_, _, name)| RoutedPool { id: pool(name), name: format!("shop_{name}").into() })
-            .collect(),
-        default: None,
-        routes: ports.iter().flat_map(|port| HOSTS.iter().map(move |host| (*port, host))).map(route).collect(),
-        certificates: certificates
-            .iter()
-            .map(|(secret, hash)| CertificateWish { secret: format!("shop/{secret}").into(), hash: *hash })
-            .collect(),
-    };
-    let listener = |port: &u16| ListenerWish {
-        id: id(*port),
-        kind: if *port == 443 { ListenerKind::TerminatedHttps } else { ListenerKind::Http },
-        name: None,
-    };
-    let plain = with(wanted(OWNER, generation, &stage.subnet, &[], &[]), |header| {
-        header.listeners = ports.iter().map(listener).collect();
-        header.routing = Some(Box::new(routing));
-    });
-    let member = |(_, address, name): &(&str, &str, &str)| DesiredMember {
-        id: MemberId { pool: PoolId::Service(pool(name)), address: address.parse().unwrap(), port: 8080 },
-        weight: 1,
-        name: None,
-        subnet: None,
-    };
-    let members = DesiredMembers::new(HOSTS.iter().map(member).collect());
-    DesiredLoadBalancer { header: Arc::clone(&plain.header), members, ..plain }
+    let routes = HOSTS.map(|(host, _, service)| (host, "", service));
+    routed(stage, (OWNER, generation), &routes, certificates)
 }
 
 /// Returns the address of the router, when it is ready.

@@ -19,7 +19,7 @@ fn owner(number: u32) -> String {
 }
 
 /// A kind of call: the service, the method, and the path.
-type Kind = (Service, &'static str, &'static str);
+pub type Kind = (Service, &'static str, &'static str);
 
 /// The calls by which a load balancer is made.
 const MAKING: [Kind; 3] = [
@@ -56,7 +56,7 @@ const REMOVING: [Kind; 2] =
     [(Service::Octavia, "DELETE", "/loadbalancers/[^/]+$"), (Service::Neutron, "DELETE", "/ports/[^/]+$")];
 
 /// The answer to the first call of each of these kinds will be lost.
-async fn lose(stage: &Stage, kinds: &[Kind]) -> Vec<(Steered, Kind)> {
+pub async fn lose(stage: &Stage, kinds: &[Kind]) -> Vec<(Steered, Kind)> {
     let mut rules = Vec::new();
     for kind in kinds {
         let (service, method, path) = *kind;
@@ -67,12 +67,17 @@ async fn lose(stage: &Stage, kinds: &[Kind]) -> Vec<(Steered, Kind)> {
     rules
 }
 
-/// Checks that the answer to each was lost, that there is exactly one of each thing that is wanted, and that the writer is at
-/// rest. `floating`: how many floating IPs are wanted.
-async fn expect_one_of_each(stage: &Stage, rules: Vec<(Steered, Kind)>, owner: &str, floating: usize) {
+/// Checks that the answer to each was lost.
+pub async fn expect_lost(stage: &Stage, rules: Vec<(Steered, Kind)>) {
     for (rule, kind) in rules {
         assert_eq!(stage.cloud.steered(rule).await.unwrap(), 1, "no answer was lost: {kind:?}");
     }
+}
+
+/// Checks that the answer to each was lost, that there is exactly one of each thing that is wanted, and that the writer is at
+/// rest. `floating`: how many floating IPs are wanted.
+async fn expect_one_of_each(stage: &Stage, rules: Vec<(Steered, Kind)>, owner: &str, floating: usize) {
+    expect_lost(stage, rules).await;
     let neutron = stage.cloud.neutron(Service::Neutron).unwrap();
     let found = neutron.get(&format!("/floatingips?project_id={}", stage.project)).await.unwrap();
     let addresses = found["floatingips"].as_array().unwrap().len();
@@ -167,9 +172,7 @@ pub async fn lost_answers(stage: &Stage, around: &Surroundings) {
 
     let lost = lose(stage, &REMOVING).await;
     controller.remove("lost", &owner).await;
-    for (rule, kind) in lost {
-        assert_eq!(stage.cloud.steered(rule).await.unwrap(), 1, "no answer was lost: {kind:?}");
-    }
+    expect_lost(stage, lost).await;
     assert!(stage.balancers("").await.is_empty() && stage.marked_ports(&owner).await.is_empty());
 }
 
