@@ -72,6 +72,11 @@ impl Actor {
         self.rebuild_above = changes;
     }
 
+    /// Sets until when a load balancer that serves is not deleted to be made again; usually it is at once.
+    pub fn stay_until(&mut self, until: Option<Duration>) {
+        self.memory.stays_until = until;
+    }
+
     /// Returns what is wanted.
     #[must_use]
     pub fn desired(&self) -> &DesiredEntry {

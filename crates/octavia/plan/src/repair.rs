@@ -45,6 +45,11 @@ impl Actor {
                 step => return step,
             }
         }
+        // In ERROR it may serve all the same.
+        let may_serve = has_served && balancer.operating != "ERROR";
+        if let Some(wait) = self.stays(now).filter(|_| may_serve) {
+            return wait;
+        }
         self.unless_refused(BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() }), now)
     }
 

@@ -189,6 +189,7 @@ impl ManagedCluster {
         if may_change && is_proven && self.is_held(owner, cell, shared, now) {
             return None;
         }
+        self.stays_for_now(owner, cell, shared, now);
         let mut step = cell.actor.step(&self.facts, shared.at(now));
         if !is_proven && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_)) {
             self.rest(owner, cell, CellState::Unproven, None, now);
@@ -215,6 +216,7 @@ impl ManagedCluster {
             return None;
         }
         let step = self.within_quotas(owner, cell, step, shared, now);
+        self.note_replacement(owner, cell, &step, now);
         if matches!(step, BalancerStep::Done | BalancerStep::Blocked(_) | BalancerStep::Wait(Wait::Until(_))) {
             self.note_routes(owner, cell, shared.at(now));
         }

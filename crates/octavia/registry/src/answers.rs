@@ -158,7 +158,7 @@ impl ManagedCluster {
         {
             match rows {
                 Some(rows) => more = look.rows(part, project, rows),
-                None if *part == LookPart::Secrets => more = look.secrets_unread(),
+                None if *part == LookPart::Secrets => more = look.secrets_unread(project),
                 None => more = look.read_failed(project),
             }
             if look.is_over()

@@ -23,6 +23,7 @@ use crate::pace::Line;
 use crate::places::LeftBehind;
 use crate::poll::Poller;
 use crate::refused::RefusedEntries;
+use crate::replacements::Replacements;
 use crate::removals::{self, GuardedOwner};
 use crate::settings::{ClusterSettings, OwnPort};
 use crate::shared::{ReadFor, RegistryCore};
@@ -132,6 +133,7 @@ pub(crate) struct ManagedCluster {
     /// What owners have adopted, and when, until they have seen it.
     pub(crate) adopted: BTreeMap<Text, (Text, Instant)>,
     pub(crate) since_creation: u32,
+    pub(crate) replacements: Replacements,
     pub(crate) contents: WantedContents,
 }
 
@@ -187,6 +189,7 @@ impl ManagedCluster {
             adoptions: BTreeMap::new(),
             adopted: BTreeMap::new(),
             since_creation: 0,
+            replacements: Replacements::default(),
             contents: WantedContents::default(),
             settings,
         }

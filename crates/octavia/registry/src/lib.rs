@@ -54,6 +54,7 @@ mod poll;
 mod refused;
 mod registry;
 mod removals;
+mod replacements;
 mod reporting;
 mod routes;
 mod settings;

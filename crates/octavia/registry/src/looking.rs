@@ -117,7 +117,9 @@ impl ManagedCluster {
         let listed = projects.clone();
         look.spare(self.spared(cell, projects));
         if self.may_have_secrets(cell) {
-            reads.extend(look.add_secrets(self.mark(owner), &listed));
+            let is_wanted = !cell.is_orphan && !cell.is_deleting();
+            let needed = is_wanted.then(|| cell.project.clone()).filter(|project| !project.is_empty());
+            reads.extend(look.add_secrets(self.mark(owner), &listed, needed));
         }
         if cell.is_orphan || cell.is_deleting() {
             reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));

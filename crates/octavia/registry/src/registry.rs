@@ -278,7 +278,7 @@ impl Registry {
                     match (&what, &rows) {
                         (ReadFor::Poll(part), None) => cluster.poller.list_failed(*part, &project, &words),
                         (ReadFor::Look { owner, number, part: LookPart::Secrets }, None) => {
-                            cluster.secrets_hidden(owner, *number, HiddenSecrets { words, is_refused });
+                            cluster.secrets_hidden(owner, *number, &project, HiddenSecrets { words, is_refused });
                         }
                         _ => {}
                     }

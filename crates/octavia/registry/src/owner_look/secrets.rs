@@ -13,6 +13,8 @@ use crate::cluster::ManagedCluster;
 pub(super) struct SecretsLook {
     /// The mark that is looked for; unset: none is.
     mark: Option<Mark>,
+    /// The only project whose secrets matter; unset: those of each do.
+    needed: Option<Text>,
     found: Vec<SeenSecret>,
     hidden: Option<HiddenSecrets>,
 }
@@ -27,6 +29,12 @@ impl SecretsLook {
         }
     }
 
+    /// Whether it matters that the secrets of a project cannot be read. What an owner needs is stored in its own project; another one
+    /// has at most what was left there, which goes when it can be read.
+    fn needs(&self, project: &Text) -> bool {
+        self.needed.as_ref().is_none_or(|needed| needed == project)
+    }
+
     /// Returns what was seen, or why that is not all.
     pub(super) fn end(self) -> (Vec<SeenSecret>, Option<HiddenSecrets>) {
         (self.found, self.hidden)
@@ -34,9 +42,9 @@ impl SecretsLook {
 }
 
 impl OwnerLook {
-    /// Looks for secrets in these projects too.
-    pub(crate) fn add_secrets(&mut self, mark: Mark, projects: &[Text]) -> Vec<LookRead> {
-        self.secrets.mark = Some(mark);
+    /// Looks for secrets in these projects too; `needed`: the only one that must be readable, if that is not each.
+    pub(crate) fn add_secrets(&mut self, mark: Mark, projects: &[Text], needed: Option<Text>) -> Vec<LookRead> {
+        (self.secrets.mark, self.secrets.needed) = (Some(mark), needed);
         self.outstanding += projects.len();
         let read = |project: &Text| (LookPart::Secrets, project.clone(), secrets_of_project());
         projects.iter().map(read).collect()
@@ -44,9 +52,11 @@ impl OwnerLook {
 
     /// Takes note that the secrets of a project could not be read: that is no reason to know nothing of the rest. The
     /// answer, which came before, says why.
-    pub(crate) fn secrets_unread(&mut self) -> Vec<LookRead> {
+    pub(crate) fn secrets_unread(&mut self, project: &Text) -> Vec<LookRead> {
         self.outstanding = self.outstanding.saturating_sub(1);
-        self.secrets.hidden.get_or_insert_default();
+        if self.secrets.needs(project) {
+            self.secrets.hidden.get_or_insert_default();
+        }
         self.ask_for_users()
     }
 }
@@ -58,10 +68,11 @@ impl ManagedCluster {
     }
 
     /// Takes note why a look does not see what the key manager has.
-    pub(crate) fn secrets_hidden(&mut self, owner: &Text, number: u64, hidden: HiddenSecrets) {
+    pub(crate) fn secrets_hidden(&mut self, owner: &Text, number: u64, project: &Text, hidden: HiddenSecrets) {
         let Some(cell) = self.cells.get_mut(owner) else { return };
         if let CellState::Looking(look) = &mut cell.state
             && look.number == number
+            && look.secrets.needs(project)
         {
             // One that may answer next time is asked again, whatever others do.
             let is_worse = look.secrets.hidden.as_ref().is_none_or(|known| known.is_refused);

@@ -182,6 +182,31 @@ fn where_the_key_manager_refuses_everything_http_is_served_and_the_removal_ends(
     assert_eq!(world.left_of("prod1"), [""; 0], "an orphan's");
 }
 
+#[test]
+fn a_project_that_cannot_be_read_is_no_matter_to_those_of_others() {
+    let mut world = World::new(0);
+    world.facts.certificates = true;
+    world.add_cluster("prod1").projects.push("p2".into());
+    world.add_writer();
+    world.connect(0, "prod1");
+    world.closed_project = Some("p2".to_owned());
+    let wish = wish(&world, &[1, 2]);
+    world.want("prod1", router_key(), wish);
+    world.run(120 * SECOND);
+    assert_eq!((stored(&world), served(&mut world)), (names(&[1, 2]), names(&[1, 2])));
+    set(&mut world, &[3]);
+    world.run(700 * SECOND);
+    assert_eq!((stored(&world), served(&mut world)), (names(&[3]), names(&[3])));
+    is_sound(&mut world);
+    // Of one that goes, there may be something.
+    world.change("prod1", &router_key(), |wish| wish.deleting = true);
+    world.run(300 * SECOND);
+    assert_ne!(world.phase("prod1", &router_key()), Some(Phase::Gone));
+    world.closed_project = None;
+    world.converge(600 * SECOND);
+    assert_eq!(world.left_of("prod1"), [""; 0]);
+}
+
 /// What may be there is not forgotten because it cannot be seen for a while.
 #[test]
 fn a_removal_waits_for_a_key_manager_that_does_not_answer() {

@@ -17,6 +17,7 @@ mod left;
 mod making;
 mod ownership;
 mod pace;
+mod replacements;
 mod requests;
 mod routers;
 mod routers_in_trouble;

@@ -1,0 +1,88 @@
+//! Load balancers of many owners that are to be made again at once.
+
+use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use serde_json::json;
+
+use crate::wish::forwarded;
+use crate::world::{SECOND, World};
+
+const OWNERS: usize = 12;
+/// How many of a project may be missing at a time.
+const MOST: usize = 2;
+
+fn lacking(world: &mut World) -> usize {
+    let owners: Vec<String> = world.wishes.values().map(|wish| wish.owner.clone()).collect();
+    let is_served = |world: &mut World, owner: &str| {
+        let found = world.balancers_of(owner);
+        found.iter().any(|id| !forwarded(&world.cloud, id).is_empty())
+    };
+    owners.iter().filter(|owner| !is_served(world, owner)).count()
+}
+
+/// Runs, and checks at each second that the others are served. Returns how many were missing at most.
+fn most_lacking(world: &mut World, seconds: u32) -> usize {
+    let mut most = 0;
+    for _ in 0..seconds {
+        world.run(SECOND);
+        most = most.max(lacking(world));
+    }
+    most
+}
+
+/// Octavia's trouble ends changes of all of them in ERROR; they serve all the same.
+fn break_all(world: &mut World) {
+    world.cloud.provider_mut().failover = false;
+    let ids: Vec<String> = world.balancers().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(ids.len(), OWNERS);
+    for id in ids {
+        world.cloud.expect(Fate::Breaks);
+        let body = json!({"loadbalancer": {"name": "theirs"}});
+        world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{id}"), body));
+        world.cloud.advance(2 * SECOND);
+    }
+    assert_eq!(lacking(world), 0);
+}
+
+#[test]
+fn those_in_error_that_serve_do_not_all_go_at_once() {
+    let mut world = World::at_rest(OWNERS);
+    break_all(&mut world);
+    let most = most_lacking(&mut world, 600);
+    assert!((1..=MOST).contains(&most), "{most} were missing at once");
+    world.converge(60 * SECOND);
+}
+
+#[test]
+fn where_the_first_do_not_come_back_the_others_stay() {
+    let mut world = World::at_rest(OWNERS);
+    break_all(&mut world);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    assert_eq!(most_lacking(&mut world, 500), MOST);
+    // They do not wait for ever for some that have trouble of their own.
+    assert_eq!(most_lacking(&mut world, 400), 2 * MOST);
+    world.cloud.set_quota("p1", ProjectQuota::default());
+    world.converge(3000 * SECOND);
+}
+
+/// An address is for life, so that another one means another load balancer.
+#[test]
+fn a_change_of_all_takes_them_away_some_at_a_time_and_members_follow_meanwhile() {
+    let mut world = World::at_rest(OWNERS);
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (nth, (cluster, key)) in keys.iter().enumerate() {
+        world.change(cluster, key, |wish| {
+            wish.address = Some(format!("10.0.0.{}", 100 + nth));
+            wish.members = vec![(9, 80)];
+        });
+    }
+    world.run(20 * SECOND);
+    let served = |world: &mut World, owner: &str| {
+        world.balancers_of(owner).first().map(|id| forwarded(&world.cloud, id)).unwrap_or_default()
+    };
+    let owners: Vec<String> = world.wishes.values().map(|wish| wish.owner.clone()).collect();
+    let with_new = owners.iter().filter(|owner| served(&mut world, owner) == [(80, vec!["10.1.0.9".to_owned()])]);
+    assert!(with_new.count() >= OWNERS - MOST, "members wait for the replacement");
+    let most = most_lacking(&mut world, 600);
+    assert!((1..=MOST).contains(&most), "{most} were missing at once");
+    world.converge(60 * SECOND);
+}
