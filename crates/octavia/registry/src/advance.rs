@@ -407,9 +407,9 @@ impl ManagedCluster {
         let seen = cell.actor.seen().balancers.iter().find(|one| one.id == balancer);
         if let Some(seen) = seen {
             let project = if seen.project.is_empty() { cell.project.clone() } else { seen.project.as_str().into() };
-            let since = cell.sent_at.unwrap_or(now);
             let what = (seen.provider.as_str(), seen.provisioning);
-            self.tracker.track(balancer, (owner, &project), what, since, &shared.times, now);
+            let sent = cell.sent_at.take();
+            self.tracker.track(balancer, (owner, &project), what, sent, &shared.times, now);
         }
         self.rest(owner, cell, CellState::Pending, None, now);
     }

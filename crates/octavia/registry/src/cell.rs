@@ -98,7 +98,7 @@ pub(crate) struct Cell {
     pub(crate) wanted_at: Option<Instant>,
     /// When it began to make what is wanted now.
     pub(crate) working_since: Option<Instant>,
-    /// When its last change in Octavia was sent.
+    /// When its last change in Octavia was sent, until its end is waited for or nothing is under way.
     pub(crate) sent_at: Option<Instant>,
     /// Its places in the limits of the policy.
     pub(crate) places: Places,

@@ -4,6 +4,7 @@ use gimbal_kuryr_model::Phase;
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_registry::{CallAnswer, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use serde_json::json;
 
 use crate::wish::{Wish, going, key};
 use crate::world::{SECOND, Way, World};
@@ -72,6 +73,31 @@ fn what_is_pending_for_ever_is_told_and_stops_nobody_else() {
     // A look every five seconds, then one a minute.
     let looks = world.reads.iter().filter(|(_, read)| !read.list).count();
     assert!(looks < 200, "{looks}");
+}
+
+/// Octavia's health manager fails it over, for instance. When that began is not known.
+#[test]
+fn what_somebody_else_has_begun_is_not_stuck_and_says_nothing_about_our_changes() {
+    for minutes in [2, 20] {
+        let mut world = World::at_rest(1);
+        let web = key("shop", "s0");
+        world.run(minutes * 60 * SECOND);
+        let id = world.balancers_of("prod1-shop-0").remove(0);
+        world.cloud.expect(Fate::DoneAfter(30 * SECOND));
+        let same = json!({"loadbalancer": {"admin_state_up": true}});
+        world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{id}"), same));
+        let now = world.now();
+        world.writers[0].registry.look_anew("prod1", &"prod1-shop-0".into(), now);
+        world.run(SECOND);
+        world.change("prod1", &web, |wish| wish.members.push((4, 80)));
+        world.run(29 * SECOND);
+        world.converge(10 * SECOND);
+        let is_stuck = |event: &RegistryEvent| matches!(event, RegistryEvent::Stuck { .. });
+        assert!(!world.events.iter().any(is_stuck), "after {minutes} minutes");
+        // Half a minute is not what changes of members take.
+        world.change("prod1", &web, |wish| wish.members.push((5, 80)));
+        world.converge(3 * SECOND);
+    }
 }
 
 #[test]
