@@ -56,11 +56,13 @@ struct ConnectionState {
 }
 
 impl CloudAccess {
-    /// Returns a connection. Sends nothing yet.
+    /// Returns a connection. Sends nothing yet. No call waits for a `Retry-After`: the registry does, which has other calls to make
+    /// meanwhile.
     ///
     /// # Errors
     /// Fails only if the HTTP client cannot be set up.
     pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
+        let options = ClientOptions { longest_wait: Duration::ZERO, ..options };
         let cloud = Cloud::new(credentials.clone(), options.clone())?;
         let state =
             ConnectionState { cloud, credentials, services: None, key_manager: None, sessions: BTreeMap::new() };
@@ -481,5 +483,17 @@ pub(crate) mod tests {
         }
         let later = Error::RateLimited { message: "m".into(), retry_after: Some(Duration::from_secs(7)) };
         assert_eq!(refused(429, Some(Complaint::Busy), later), ServiceRefusal::Busy(Some(Duration::from_secs(7))));
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_is_asked_for_is_not_waited_for() {
+        let fake = FakeOpenStack::start().await.unwrap();
+        fake.set(|cloud| cloud.project("p1", "shop"));
+        fake.fail(gimbal_testkit::fake_openstack::Fault::on("/loadbalancers").retry_after("1"));
+        let (service, resource, key) = (ApiService::Octavia, "loadbalancer", "loadbalancers");
+        let read = CloudRead { service, resource, path: key.to_owned(), query: Vec::new(), key, list: true };
+        let answer = connected(&fake).call("p1", &CloudCall::Read(read), || true).await;
+        let CallAnswer::ReadFailed { retry_after, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!((retry_after, fake.count("GET /v2/lbaas/loadbalancers")), (Some(Duration::from_secs(1)), 1));
     }
 }

@@ -1,8 +1,8 @@
 //! Limits, quotas, turns, and who is stuck.
 
 use gimbal_kuryr_model::Phase;
-use gimbal_octavia_plan::CloudChange;
-use gimbal_octavia_registry::{CallAnswer, RegistryEvent};
+use gimbal_octavia_plan::{ApiService, CloudChange};
+use gimbal_octavia_registry::{CallAnswer, CloudCall, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
@@ -411,4 +411,34 @@ fn a_pause_that_openstack_asks_for_is_told() {
     registry.answered(call.id, busy, now);
     let explained = registry.explain("prod1", &key("shop", "web"), now).unwrap();
     assert!(explained.next.ends_with("; OpenStack asks for a pause of 121 s more"), "{}", explained.next);
+}
+
+/// Its reads of Octavia are those that a change of members waits for.
+#[test]
+fn a_pause_that_neutron_asks_for_is_not_one_of_octavia() {
+    let mut world = World::at_rest(1);
+    world.want("prod1", key("shop", "other"), Wish::new("u2", &world.subnet));
+    let now = world.now();
+    let registry = &mut world.writers[0].registry;
+    while let Some(call) = registry.next_call(now) {
+        let CloudCall::Read(read) = &call.what else { panic!("{call:?}") };
+        let answer = match read.service {
+            ApiService::Neutron => {
+                CallAnswer::ReadFailed { words: "429".to_owned(), retry_after: Some(120 * SECOND) }
+            }
+            _ => CallAnswer::Rows(Vec::new()),
+        };
+        registry.answered(call.id, answer, now);
+    }
+    (world.sent, world.reads) = (Vec::new(), Vec::new());
+    for host in [7, 8] {
+        world.change("prod1", &key("shop", "s0"), |wish| wish.members.push((host, 80)));
+        world.run(2 * SECOND);
+    }
+    world.run(6 * SECOND);
+    let puts = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
+    assert_eq!(puts, 2, "{:#?}", world.last_sent());
+    assert!(world.reads.iter().all(|(_, read)| read.service == ApiService::Octavia), "{:#?}", world.reads);
+    world.run(120 * SECOND);
+    world.converge(60 * SECOND);
 }
