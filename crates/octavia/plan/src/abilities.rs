@@ -58,6 +58,13 @@ impl Actor {
         Some(self.missing(ability))
     }
 
+    /// Takes note of what another one was shown to be missing, and until when that is believed, if this one uses the provider too.
+    pub fn lacks_too(&mut self, missing: &MissingAbility, until: Duration) {
+        if self.missing(missing.ability).provider == missing.provider {
+            self.memory.miss(missing.ability, until);
+        }
+    }
+
     pub(crate) fn missing(&self, ability: CloudAbility) -> MissingAbility {
         let gimbal_kuryr_model::DesiredEntry::LoadBalancer(wanted) = &self.desired else {
             return MissingAbility { provider: String::new(), ability };

@@ -189,6 +189,7 @@ impl ManagedCluster {
         if may_change && is_proven && self.is_held(owner, cell, shared, now) {
             return None;
         }
+        self.learned.tell(&mut cell.actor, shared);
         let mut step = cell.actor.step(&self.facts, shared.at(now));
         if !is_proven && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_)) {
             self.rest(owner, cell, CellState::Unproven, None, now);
