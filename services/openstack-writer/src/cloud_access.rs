@@ -374,6 +374,7 @@ fn refusal_of(refusal: MutationRefusal) -> ServiceRefusal {
         Some(Complaint::Quota { resource }) => ServiceRefusal::Quota(resource),
         Some(Complaint::Exhausted { words }) => ServiceRefusal::Exhausted(words),
         Some(Complaint::Unreachable { words }) => ServiceRefusal::Unreachable(words),
+        Some(Complaint::ProjectBusy) => ServiceRefusal::ProjectBusy(error.retry_after()),
         Some(Complaint::Busy) => ServiceRefusal::Busy(error.retry_after()),
         Some(Complaint::Unsupported { what }) => ServiceRefusal::Unsupported(what),
         Some(Complaint::Validation { detail }) => ServiceRefusal::Invalid(detail),
@@ -476,7 +477,7 @@ pub(crate) mod tests {
             (412, Some(Complaint::PreconditionFailed), ServiceRefusal::Changed(String::new())),
             (400, Some(Complaint::Validation { detail: "no".into() }), ServiceRefusal::Invalid("no".into())),
             (501, Some(Complaint::Unsupported { what: "no".into() }), ServiceRefusal::Unsupported("no".into())),
-            (503, Some(Complaint::Busy), ServiceRefusal::Busy(None)),
+            (503, Some(Complaint::ProjectBusy), ServiceRefusal::ProjectBusy(None)),
             (418, None, ServiceRefusal::Invalid(text())),
         ] {
             assert_eq!(refused(status, complaint, error()), expected, "{status}");

@@ -58,7 +58,8 @@ impl Actor {
         Some(self.missing(ability))
     }
 
-    /// Takes note of what another one was shown to be missing, and until when that is believed, if this one uses the provider too.
+    /// Takes note of what the provider of another load balancer was shown to lack, and until when that is believed, if this one uses
+    /// it too.
     pub fn lacks_too(&mut self, missing: &MissingAbility, until: Duration) {
         if self.missing(missing.ability).provider == missing.provider {
             self.memory.miss(missing.ability, until);

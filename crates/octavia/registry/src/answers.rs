@@ -428,6 +428,7 @@ fn words_of(refusal: &ServiceRefusal, change: &CloudChange) -> Option<Text> {
         ServiceRefusal::Pending
         | ServiceRefusal::Changed(_)
         | ServiceRefusal::NotFound(_)
-        | ServiceRefusal::Busy(_) => return None,
+        | ServiceRefusal::Busy(_)
+        | ServiceRefusal::ProjectBusy(_) => return None,
     })
 }

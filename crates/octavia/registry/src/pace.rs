@@ -87,6 +87,8 @@ struct ServicePace {
 #[derive(Debug, Default)]
 struct ProjectPace {
     creating: u32,
+    /// Of creations of load balancers.
+    pause: Pause,
     /// Resources whose quota is used up, the words of the refusal, and until when that is taken for granted.
     full: BTreeMap<&'static str, (Text, Instant)>,
     /// Owners that wait for a quota, and what each lacks.
@@ -148,7 +150,8 @@ impl CloudPace {
         let has_room = service.in_flight < service.limit.current() && service.pause.until(now).is_none();
         let may_create = match line {
             Line::Creation(project) => {
-                self.projects.get(project).is_none_or(|project| project.creating < self.most_creations)
+                let is_open = |of: &ProjectPace| of.creating < self.most_creations && of.pause.until(now).is_none();
+                self.projects.get(project).is_none_or(is_open)
             }
             _ => true,
         };
@@ -158,7 +161,13 @@ impl CloudPace {
     /// Returns until when OpenStack wants no changes of a line, or not all reads of a look if none is given.
     pub(crate) fn pause_until(&self, line: Option<&Line>, now: Instant) -> Option<Instant> {
         match line {
-            Some(line) => self.service(line.service()).pause.until(now),
+            Some(line) => {
+                let of_project = match line {
+                    Line::Creation(project) => self.projects.get(project).and_then(|of| of.pause.until(now)),
+                    _ => None,
+                };
+                self.service(line.service()).pause.until(now).max(of_project)
+            }
             None => [&self.octavia, &self.neutron].into_iter().filter_map(|one| one.read_pause.until(now)).max(),
         }
     }
@@ -166,7 +175,9 @@ impl CloudPace {
     /// Returns when a pause ends.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
         let services = [&self.octavia, &self.neutron, &self.key_manager];
-        services.into_iter().flat_map(|one| [one.pause, one.read_pause]).filter_map(|pause| pause.until(now)).min()
+        let of_services = services.into_iter().flat_map(|one| [one.pause, one.read_pause]);
+        let of_projects = self.projects.values().map(|one| one.pause);
+        of_services.chain(of_projects).filter_map(|pause| pause.until(now)).min()
     }
 
     pub(crate) fn read_begins(&mut self) {
@@ -193,6 +204,9 @@ impl CloudPace {
             && let Some(project) = self.projects.get_mut(project)
         {
             project.creating = project.creating.saturating_sub(1);
+            if let Some(ChangeOutcome::Refused(ServiceRefusal::ProjectBusy(after))) = outcome {
+                project.pause.begin(*after, now);
+            }
         }
         let service = self.service_mut(line.service());
         service.in_flight = service.in_flight.saturating_sub(1);

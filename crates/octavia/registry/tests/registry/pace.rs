@@ -442,3 +442,31 @@ fn a_pause_that_neutron_asks_for_is_not_one_of_octavia() {
     world.run(120 * SECOND);
     world.converge(60 * SECOND);
 }
+
+/// Octavia has locked its quota for somebody else all the time.
+#[test]
+fn a_project_that_octavia_is_busy_with_stops_no_other() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    let web = key("other", "web");
+    world.want("prod1", web.clone(), Wish { project: "p2".to_owned(), ..Wish::new("u2", &world.subnet) });
+    world.converge(60 * SECOND);
+    world.status_written("prod1", &web);
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::ProjectBusy));
+    world.sent.clear();
+    world.want_many("prod1", "busy", 20);
+    world.run(10 * SECOND);
+    let tries = world.sent.len();
+    assert!((10..=22).contains(&tries), "{tries}: two at a time, and a pause of a second");
+    for host in 4..14 {
+        world.sent.clear();
+        world.change("prod1", &web, |wish| wish.members.push((host, 80)));
+        world.run(SECOND / 10);
+        let is_sent = world.sent.iter().any(|sent| matches!(sent.change, CloudChange::SetMembers { .. }));
+        assert!(is_sent, "{host}: {:?}", world.sent);
+        world.run(3 * SECOND);
+    }
+    world.way_of = None;
+    world.converge(900 * SECOND);
+}
