@@ -56,11 +56,13 @@ struct ConnectionState {
 }
 
 impl CloudAccess {
-    /// Returns a connection. Sends nothing yet.
+    /// Returns a connection. Sends nothing yet. No call waits for a `Retry-After`: the registry does, which has other calls to make
+    /// meanwhile.
     ///
     /// # Errors
     /// Fails only if the HTTP client cannot be set up.
     pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
+        let options = ClientOptions { longest_wait: Duration::ZERO, ..options };
         let cloud = Cloud::new(credentials.clone(), options.clone())?;
         let state =
             ConnectionState { cloud, credentials, services: None, key_manager: None, sessions: BTreeMap::new() };
@@ -372,6 +374,7 @@ fn refusal_of(refusal: MutationRefusal) -> ServiceRefusal {
         Some(Complaint::Quota { resource }) => ServiceRefusal::Quota(resource),
         Some(Complaint::Exhausted { words }) => ServiceRefusal::Exhausted(words),
         Some(Complaint::Unreachable { words }) => ServiceRefusal::Unreachable(words),
+        Some(Complaint::ProjectBusy) => ServiceRefusal::ProjectBusy(error.retry_after()),
         Some(Complaint::Busy) => ServiceRefusal::Busy(error.retry_after()),
         Some(Complaint::Unsupported { what }) => ServiceRefusal::Unsupported(what),
         Some(Complaint::Validation { detail }) => ServiceRefusal::Invalid(detail),
@@ -474,12 +477,24 @@ pub(crate) mod tests {
             (412, Some(Complaint::PreconditionFailed), ServiceRefusal::Changed(String::new())),
             (400, Some(Complaint::Validation { detail: "no".into() }), ServiceRefusal::Invalid("no".into())),
             (501, Some(Complaint::Unsupported { what: "no".into() }), ServiceRefusal::Unsupported("no".into())),
-            (503, Some(Complaint::Busy), ServiceRefusal::Busy(None)),
+            (503, Some(Complaint::ProjectBusy), ServiceRefusal::ProjectBusy(None)),
             (418, None, ServiceRefusal::Invalid(text())),
         ] {
             assert_eq!(refused(status, complaint, error()), expected, "{status}");
         }
         let later = Error::RateLimited { message: "m".into(), retry_after: Some(Duration::from_secs(7)) };
         assert_eq!(refused(429, Some(Complaint::Busy), later), ServiceRefusal::Busy(Some(Duration::from_secs(7))));
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_is_asked_for_is_not_waited_for() {
+        let fake = FakeOpenStack::start().await.unwrap();
+        fake.set(|cloud| cloud.project("p1", "shop"));
+        fake.fail(gimbal_testkit::fake_openstack::Fault::on("/loadbalancers").retry_after("1"));
+        let (service, resource, key) = (ApiService::Octavia, "loadbalancer", "loadbalancers");
+        let read = CloudRead { service, resource, path: key.to_owned(), query: Vec::new(), key, list: true };
+        let answer = connected(&fake).call("p1", &CloudCall::Read(read), || true).await;
+        let CallAnswer::ReadFailed { retry_after, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!((retry_after, fake.count("GET /v2/lbaas/loadbalancers")), (Some(Duration::from_secs(1)), 1));
     }
 }

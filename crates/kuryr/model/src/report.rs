@@ -89,7 +89,7 @@ pub struct ReportedCondition {
 }
 
 impl ReportedCondition {
-    /// The reason where the load balancer of a router is in ERROR, or Octavia says that it does not serve.
+    /// The reason where the load balancer is in ERROR, or Octavia says that it does not serve.
     pub const NOT_SERVING: &str = "NotServing";
     /// The reason where one in ERROR was repaired too often.
     pub const REPAIR_BUDGET: &str = "RepairBudget";

@@ -3,7 +3,7 @@
 use gimbal_kubernetes_objects::{BalancedService, LoadBalancerIngress, LoadBalancerStatus, PortStatus};
 use gimbal_kuryr_crd::names::GROUP;
 use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, Text};
+use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, ReportedCondition, Text};
 use gimbal_model::Protocol;
 
 use crate::Finding;
@@ -40,6 +40,11 @@ pub fn service_status(
     let ports_error = (!errors.is_empty()).then(|| errors.join("; "));
     let load_balancer = match report.phase {
         Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
+        // It gets no address before it has served, and keeps the one that it has while it is made again.
+        Phase::Degraded if says_not_serving(report) => {
+            let shown = shown(spec, hostname, report, ports).filter(|_| !previous.ingress.is_empty());
+            shown.unwrap_or_else(|| previous.clone())
+        }
         Phase::Ready | Phase::Degraded => shown(spec, hostname, report, ports).unwrap_or_default(),
         Phase::Blocked if serves_no_port(report) || serves(spec, report) => {
             shown(spec, hostname, report, ports).unwrap_or_default()
@@ -47,6 +52,11 @@ pub fn service_status(
         Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => previous.clone(),
     };
     ServiceOutcome { load_balancer, ports_error }
+}
+
+/// Whether the load balancer is being repaired, or none of its members answers.
+fn says_not_serving(report: &LoadBalancerReport) -> bool {
+    report.conditions.iter().any(|condition| *condition.reason == *ReportedCondition::NOT_SERVING)
 }
 
 /// Whether there is a load balancer that answers no client.

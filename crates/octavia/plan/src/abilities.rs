@@ -58,6 +58,14 @@ impl Actor {
         Some(self.missing(ability))
     }
 
+    /// Takes note of what the provider of another load balancer was shown to lack, and until when that is believed, if this one uses
+    /// it too.
+    pub fn lacks_too(&mut self, missing: &MissingAbility, until: Duration) {
+        if self.missing(missing.ability).provider == missing.provider {
+            self.memory.miss(missing.ability, until);
+        }
+    }
+
     pub(crate) fn missing(&self, ability: CloudAbility) -> MissingAbility {
         let gimbal_kuryr_model::DesiredEntry::LoadBalancer(wanted) = &self.desired else {
             return MissingAbility { provider: String::new(), ability };

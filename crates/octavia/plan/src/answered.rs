@@ -131,7 +131,7 @@ impl Actor {
                 memory.looked = false;
                 self.part_failed(part, now, Some(PROVIDER_PAUSE));
             }
-            ServiceRefusal::Busy(after) => memory.failed(now, after),
+            ServiceRefusal::Busy(after) | ServiceRefusal::ProjectBusy(after) => memory.failed(now, after),
             ServiceRefusal::Quota(words) => self.lacks_quota(change, part, words, now + BLOCKED_FOR),
             // Others may find an address, in another subnet for instance.
             ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),

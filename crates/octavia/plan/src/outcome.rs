@@ -44,6 +44,8 @@ pub enum ServiceRefusal {
     ProviderFailed,
     /// The service is busy; how long it asks to be left alone.
     Busy(Option<Duration>),
+    /// The service is busy with the project alone; how long it asks to be left alone.
+    ProjectBusy(Option<Duration>),
 }
 
 impl ServiceRefusal {
@@ -78,6 +80,7 @@ impl std::fmt::Display for ServiceRefusal {
             Self::Unsupported(words) => return write!(f, "the provider cannot do it: {words}"),
             Self::ProviderFailed => "the provider failed",
             Self::Busy(_) => "the service is busy",
+            Self::ProjectBusy(_) => "the service is busy with the project",
         })
     }
 }

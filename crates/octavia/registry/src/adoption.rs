@@ -234,14 +234,14 @@ impl ManagedCluster {
         shared: &mut RegistryCore,
         now: Instant,
     ) {
-        use ServiceRefusal::{Busy, Changed, Pending};
+        use ServiceRefusal::{Busy, Changed, Pending, ProjectBusy};
         let number = self.next_number();
         let Some(adoption) = self.adoptions.get_mut(balancer) else { return };
         let key = adoption.key.clone();
         let is_unsure = match &outcome {
             Some(ChangeOutcome::Unknown(_)) => true,
             // Octavia may be at work on the change whose answer was lost.
-            None | Some(ChangeOutcome::Refused(Pending | Busy(_) | Changed(_))) => adoption.lost > 0,
+            None | Some(ChangeOutcome::Refused(Pending | Busy(_) | ProjectBusy(_) | Changed(_))) => adoption.lost > 0,
             _ => false,
         };
         if is_unsure && adoption.lost < LOOK_UPS {

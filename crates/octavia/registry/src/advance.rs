@@ -190,6 +190,7 @@ impl ManagedCluster {
             return None;
         }
         self.stays_for_now(owner, cell, shared, now);
+        self.learned.tell(&mut cell.actor, shared);
         let mut step = cell.actor.step(&self.facts, shared.at(now));
         if !is_proven && !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(_)) {
             self.rest(owner, cell, CellState::Unproven, None, now);
@@ -409,9 +410,9 @@ impl ManagedCluster {
         let seen = cell.actor.seen().balancers.iter().find(|one| one.id == balancer);
         if let Some(seen) = seen {
             let project = if seen.project.is_empty() { cell.project.clone() } else { seen.project.as_str().into() };
-            let since = cell.sent_at.unwrap_or(now);
             let what = (seen.provider.as_str(), seen.provisioning);
-            self.tracker.track(balancer, (owner, &project), what, since, &shared.times, now);
+            let sent = cell.sent_at.take();
+            self.tracker.track(balancer, (owner, &project), what, sent, &shared.times, now);
         }
         self.rest(owner, cell, CellState::Pending, None, now);
     }

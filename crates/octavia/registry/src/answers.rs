@@ -193,6 +193,10 @@ impl ManagedCluster {
                         }
                         cell.strangers = strangers
                             .map(|print| cell.strangers.filter(|(_, same)| *same == print).unwrap_or((now, print)));
+                        if !seen.balancers.iter().any(|one| one.provisioning.is_pending()) {
+                            // What begins from now on is somebody else's.
+                            cell.sent_at = None;
+                        }
                         cell.confirmed = life;
                         (cell.looked_at, cell.looked_from) = (Some(now), from);
                         // No owner is gone as long as it may have something there.
@@ -320,6 +324,9 @@ impl ManagedCluster {
         if matches!(cell.state, CellState::Sending(sending) if sending == id) {
             let at = shared.at(now);
             cell.state = CellState::Ready;
+            if !matches!(outcome, Ok(ChangeOutcome::Accepted(_) | ChangeOutcome::Unknown(_))) {
+                cell.sent_at = None;
+            }
             match outcome {
                 Err(None) => cell.journal.change(at, Deed::NotSent, change),
                 Err(Some(words)) => {
@@ -421,6 +428,7 @@ fn words_of(refusal: &ServiceRefusal, change: &CloudChange) -> Option<Text> {
         ServiceRefusal::Pending
         | ServiceRefusal::Changed(_)
         | ServiceRefusal::NotFound(_)
-        | ServiceRefusal::Busy(_) => return None,
+        | ServiceRefusal::Busy(_)
+        | ServiceRefusal::ProjectBusy(_) => return None,
     })
 }

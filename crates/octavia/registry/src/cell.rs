@@ -7,7 +7,7 @@ use gimbal_kuryr_model::{DesiredEntry, DesiredKey, ReportedMissing, ReportedRout
 use gimbal_octavia_plan::{Actor, Block};
 
 use crate::call::CallId;
-use crate::health::RouterHealth;
+use crate::health::BalancerHealth;
 use crate::journal::Journal;
 use crate::owner_look::OwnerLook;
 use crate::pace::Line;
@@ -98,7 +98,7 @@ pub(crate) struct Cell {
     pub(crate) wanted_at: Option<Instant>,
     /// When it began to make what is wanted now.
     pub(crate) working_since: Option<Instant>,
-    /// When its last change in Octavia was sent.
+    /// When its last change in Octavia was sent, until its end is waited for or nothing is under way.
     pub(crate) sent_at: Option<Instant>,
     /// Its places in the limits of the policy.
     pub(crate) places: Places,
@@ -110,8 +110,8 @@ pub(crate) struct Cell {
     pub(crate) last_error: Option<Text>,
     /// How far the routes of a router were when that was certain last.
     pub(crate) routes: Option<Box<ReportedRoutes>>,
-    /// Whether a router serves.
-    pub(crate) health: RouterHealth,
+    /// Whether its load balancer serves.
+    pub(crate) health: BalancerHealth,
     /// The entry has left the stream, or its key has another owner: what is left to do is done without a report.
     pub(crate) is_former: bool,
     /// Its key has another owner, and no one has said that this one is being deleted: its removal passes the guard.
@@ -164,7 +164,7 @@ impl Cell {
             journal: Journal::default(),
             last_error: None,
             routes: None,
-            health: RouterHealth::default(),
+            health: BalancerHealth::default(),
             is_former: false,
             is_replaced: false,
             is_dropped: false,

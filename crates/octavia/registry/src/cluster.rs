@@ -335,7 +335,7 @@ impl ManagedCluster {
         }
     }
 
-    /// What was taken for an orphan's has an owner.
+    /// What was taken for an orphan's has an owner, or may have.
     pub(crate) fn is_wanted_again(&mut self, owner: &Text, now: Instant) {
         self.is_no_orphan(owner, now);
         match self.cells.get_mut(owner).filter(|cell| cell.is_orphan) {

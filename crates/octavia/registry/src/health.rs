@@ -1,4 +1,4 @@
-//! Whether routers serve, as far as Octavia has said.
+//! Whether load balancers serve, as far as Octavia has said.
 
 use std::time::{Duration, Instant};
 
@@ -12,21 +12,21 @@ use crate::owner_look::{OwnerRows, ids};
 /// How long Octavia may show OFFLINE of one that serves: of a new one until its first heartbeat, and these come every ten seconds.
 const UNHEARD: Duration = Duration::from_secs(60);
 
-/// Whether a router serves.
+/// Whether a load balancer serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum RouterHealth {
+pub(crate) enum BalancerHealth {
     /// Nothing speaks against it.
     #[default]
     Serves,
     /// It may be OFFLINE since then, for Octavia has heard nothing of it.
     Unheard(Instant),
-    /// Its load balancer went to ERROR, and is not repaired yet.
+    /// It went to ERROR, and is not repaired yet.
     Broken,
-    /// Its load balancer is ACTIVE, and has this operating status.
+    /// It is ACTIVE, and has this operating status.
     Down(&'static str),
 }
 
-impl RouterHealth {
+impl BalancerHealth {
     /// Returns what rows make of it: that of the load balancer, and those of its parts.
     fn shown(self, row: &Value, rows: &OwnerRows, now: Instant) -> Self {
         let word = |key: &str| row[key].as_str().unwrap_or_default();
@@ -40,9 +40,9 @@ impl RouterHealth {
         match word("operating_status") {
             // Octavia says so of all when the members of one pool are down; the others are served.
             "ERROR" => {
-                let is_down = |pool: &&Value| pool["operating_status"] == "ERROR";
-                let down = rows.pools.values().filter(is_down).count();
-                if down == 0 || down == rows.pools.len() { Self::Down("ERROR") } else { Self::Serves }
+                let pools = rows.pools.values().filter(|pool| has_members(pool));
+                let (down, up): (Vec<_>, Vec<_>) = pools.partition(|pool| pool["operating_status"] == "ERROR");
+                if down.is_empty() || up.is_empty() { Self::Down("ERROR") } else { Self::Serves }
             }
             "OFFLINE" if is_in_use(row, rows) => match self {
                 Self::Serves | Self::Broken => Self::Unheard(now),
@@ -58,11 +58,9 @@ impl RouterHealth {
     fn fault(self) -> Option<&'static str> {
         match self {
             Self::Serves | Self::Unheard(_) => None,
-            Self::Broken => {
-                Some("the router's load balancer is in ERROR; it is repaired as often as the budget allows")
-            }
-            Self::Down("OFFLINE") => Some("the router's load balancer has the operating status OFFLINE"),
-            Self::Down(_) => Some("the router's load balancer has the operating status ERROR"),
+            Self::Broken => Some("the load balancer is in ERROR; it is repaired as often as the budget allows"),
+            Self::Down("OFFLINE") => Some("the load balancer has the operating status OFFLINE"),
+            Self::Down(_) => Some("the load balancer has the operating status ERROR"),
         }
     }
 }
@@ -71,7 +69,11 @@ impl RouterHealth {
 fn is_in_use(row: &Value, rows: &OwnerRows) -> bool {
     row["admin_state_up"] != false
         && !ids(&row["listeners"]).is_empty()
-        && rows.pools.values().any(|pool| !ids(&pool["members"]).is_empty())
+        && rows.pools.values().any(has_members)
+}
+
+fn has_members(pool: &Value) -> bool {
+    !ids(&pool["members"]).is_empty()
 }
 
 impl Cell {
@@ -83,14 +85,14 @@ impl Cell {
         }
     }
 
-    /// Returns why a router does not serve, if that is certain.
+    /// Returns why its load balancer does not serve, if it is wanted and that is certain.
     pub(crate) fn fault(&self) -> Option<&'static str> {
-        self.health.fault().filter(|_| self.is_router())
+        self.health.fault().filter(|_| !self.is_deleting())
     }
 
-    /// Takes in what rows show of a router. Returns whether that is something else than before.
+    /// Takes in what rows show. Returns whether that is something else than before.
     pub(crate) fn see_health(&mut self, rows: &OwnerRows, now: Instant) -> bool {
-        if !self.is_router() {
+        if self.is_deleting() {
             return false;
         }
         // What rests is unpacked only where that is needed.
@@ -103,17 +105,19 @@ impl Cell {
         std::mem::replace(&mut self.health, shown) != shown
     }
 
-    /// Takes in what answers have shown of a router: its load balancer is broken, or is so no longer. Returns whether that is
-    /// something else than before.
+    /// Takes in what answers have shown: its load balancer is broken, or is so no longer. Returns whether that is something else
+    /// than before.
     pub(crate) fn note_health(&mut self, now: Instant) -> bool {
-        if !self.is_router() {
+        if self.is_deleting() {
             return false;
         }
-        let Some(balancer) = self.actor.balancer() else { return false };
+        let seen = &self.actor.seen().balancers;
+        let only = seen.first().filter(|_| seen.len() == 1);
+        let Some(balancer) = only.or_else(|| self.actor.balancer()) else { return false };
         let noted = match (balancer.provisioning, self.health) {
-            (Provisioning::Error, _) => RouterHealth::Broken,
+            (Provisioning::Error, _) => BalancerHealth::Broken,
             // Its operating status is the old one until a heartbeat comes, and lists show that.
-            (Provisioning::Active, RouterHealth::Broken) => RouterHealth::Unheard(now),
+            (Provisioning::Active, BalancerHealth::Broken) => BalancerHealth::Unheard(now),
             (_, before) => before,
         };
         std::mem::replace(&mut self.health, noted) != noted
@@ -138,21 +142,21 @@ mod tests {
             row
         };
         let error = with("operating_status", json!("ERROR"));
-        let long_ago = RouterHealth::Unheard(now);
-        let (serves, broken) = (RouterHealth::Serves, RouterHealth::Broken);
+        let long_ago = BalancerHealth::Unheard(now);
+        let (serves, broken) = (BalancerHealth::Serves, BalancerHealth::Broken);
         for (before, row, expected) in [
-            (serves, &offline, RouterHealth::Unheard(now + UNHEARD)),
-            (broken, &offline, RouterHealth::Unheard(now + UNHEARD)),
-            (RouterHealth::Unheard(now + UNHEARD / 2), &offline, RouterHealth::Unheard(now + UNHEARD / 2)),
-            (long_ago, &offline, RouterHealth::Down("OFFLINE")),
-            (RouterHealth::Down("ERROR"), &offline, RouterHealth::Down("OFFLINE")),
+            (serves, &offline, BalancerHealth::Unheard(now + UNHEARD)),
+            (broken, &offline, BalancerHealth::Unheard(now + UNHEARD)),
+            (BalancerHealth::Unheard(now + UNHEARD / 2), &offline, BalancerHealth::Unheard(now + UNHEARD / 2)),
+            (long_ago, &offline, BalancerHealth::Down("OFFLINE")),
+            (BalancerHealth::Down("ERROR"), &offline, BalancerHealth::Down("OFFLINE")),
             (long_ago, &with("admin_state_up", json!(false)), serves),
             (long_ago, &with("listeners", json!([])), serves),
             (long_ago, &with("operating_status", json!("ONLINE")), serves),
             (long_ago, &with("operating_status", json!("DEGRADED")), serves),
             (long_ago, &with("operating_status", json!("NO_MONITOR")), serves),
-            (serves, &error, RouterHealth::Down("ERROR")),
-            (broken, &error, RouterHealth::Down("ERROR")),
+            (serves, &error, BalancerHealth::Down("ERROR")),
+            (broken, &error, BalancerHealth::Down("ERROR")),
             (serves, &with("provisioning_status", json!("ERROR")), broken),
             // While it is worked on, it is as it was.
             (serves, &with("provisioning_status", json!("PENDING_UPDATE")), serves),
@@ -160,16 +164,18 @@ mod tests {
         ] {
             let pool = json!({"operating_status": "ONLINE", "members": [{"id": "m"}]});
             let down = json!({"operating_status": "ERROR", "members": [{"id": "m"}]});
+            let empty = json!({"operating_status": "ONLINE", "members": []});
             let rows = |pools: &[&Value]| {
                 let pools = pools.iter().zip(0..).map(|(pool, nth)| (format!("p{nth}"), (*pool).clone())).collect();
                 OwnerRows { pools, ..OwnerRows::default() }
             };
             assert_eq!(before.shown(row, &rows(&[&pool]), now + UNHEARD), expected, "{row}");
             let one_down = before.shown(row, &rows(&[&pool, &down]), now + UNHEARD);
-            let is_said_of_all = expected == RouterHealth::Down("ERROR");
+            let is_said_of_all = expected == BalancerHealth::Down("ERROR");
             assert_eq!(one_down, if is_said_of_all { serves } else { expected }, "{row}");
-            let all_down = before.shown(row, &rows(&[&down, &down]), now + UNHEARD);
-            assert_eq!(all_down, expected, "{row}");
+            for all_down in [rows(&[&down, &down]), rows(&[&down, &empty])] {
+                assert_eq!(before.shown(row, &all_down, now + UNHEARD), expected, "{row}");
+            }
         }
         assert_eq!(long_ago.shown(&offline, &OwnerRows::default(), now + UNHEARD), serves, "without members");
     }

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{CloudFacts, Text};
-use gimbal_octavia_plan::{CloudAbility, MissingAbility};
+use gimbal_octavia_plan::{Actor, CloudAbility, MissingAbility};
+
+use crate::shared::RegistryCore;
 
 /// How long it is remembered. A provider that was updated is tried again.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
@@ -26,6 +28,13 @@ impl Learned {
         self.0.len() != before
     }
 
+    /// Lets an actor know where failover is missing.
+    pub(crate) fn tell(&self, actor: &mut Actor, shared: &RegistryCore) {
+        for (missing, until) in self.0.iter().filter(|(one, _)| one.ability == CloudAbility::Failover) {
+            actor.lacks_too(missing, shared.at(*until));
+        }
+    }
+
     /// Returns what is known about the cloud, without what is missing.
     pub(crate) fn applied(&self, given: &CloudFacts) -> CloudFacts {
         let mut facts = given.clone();
@@ -41,7 +50,7 @@ impl Learned {
                 CloudAbility::ClientRanges => abilities.client_ranges = false,
                 CloudAbility::L7 => abilities.l7 = false,
                 CloudAbility::OwnPort => abilities.own_port = false,
-                // No fact for controllers: only the repair of a broken load balancer differs.
+                // No fact for controllers: [`Self::tell`] does that, for only the repair of a broken load balancer differs.
                 CloudAbility::Failover => {}
                 // Nor this one: load balancers without them say so.
                 CloudAbility::SecurityGroups => {}

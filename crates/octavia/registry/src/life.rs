@@ -7,6 +7,7 @@ use gimbal_kuryr_model::{DesiredKey, Text};
 use crate::cell::{Cell, CellState};
 use crate::cluster::ManagedCluster;
 use crate::registry::Registry;
+use crate::removals::GuardedOwner;
 
 impl Registry {
     /// Takes note that a former stream has brought these entries, and that the open one may not be able to say what became of all
@@ -57,10 +58,20 @@ impl ManagedCluster {
             self.searched_at.get_or_insert(now);
             (self.alive_since, self.has_snapshot) = (Some(now), false);
             self.poller.now();
-            self.orphans.clear();
+            self.doubt_orphans(now);
             self.look_whether_gone();
         }
         self.heard = Some(now);
+    }
+
+    /// Forgets who was an orphan, also those that are being removed: the new stream may want them.
+    fn doubt_orphans(&mut self, now: Instant) {
+        self.orphans.clear();
+        let removed = self.cells.iter().filter(|(_, cell)| cell.is_orphan).map(|(owner, _)| owner.clone());
+        for owner in removed.collect::<Vec<_>>() {
+            self.balancers.pending(&GuardedOwner(owner.clone()), 0, 0, now);
+            self.is_wanted_again(&owner, now);
+        }
     }
 
     /// Lets everybody of whom nothing was left look again, and say so again: another writer may have made something since.

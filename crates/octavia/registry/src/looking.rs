@@ -1,6 +1,6 @@
 //! How an owner looks at what it has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Instant;
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
@@ -11,7 +11,7 @@ use crate::advance::waits_for_lists;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::owner_look::{OwnerLook, OwnerRows, list, one};
-use crate::pace::Line;
+use crate::pace::{CloudPace, Line};
 use crate::shared::{ReadFor, RegistryCore};
 
 /// The most of a project that wait to be made while others look whether they have something.
@@ -155,6 +155,12 @@ impl ManagedCluster {
         });
         self.reads.extend(planned);
     }
+}
+
+/// Takes the first of these reads whose service does not ask for a pause: those of the others need not wait for it.
+pub(crate) fn take_readable(reads: &mut VecDeque<PlannedRead>, pace: &CloudPace, now: Instant) -> Option<PlannedRead> {
+    let at = reads.iter().position(|planned| pace.may_read(planned.read.service, now))?;
+    reads.remove(at)
 }
 
 /// Whether an owner has nothing, as far as is known, and would have something made.

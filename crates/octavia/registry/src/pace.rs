@@ -48,6 +48,15 @@ impl Line {
         }
     }
 
+    /// Returns the service that its changes go to.
+    fn service(&self) -> ApiService {
+        match self {
+            Self::Neutron | Self::VipPort(_) => ApiService::Neutron,
+            Self::KeyManager => ApiService::KeyManager,
+            Self::Octavia | Self::Creation(_) | Self::Looks => ApiService::Octavia,
+        }
+    }
+
     pub(crate) fn lane(&self) -> CallLane {
         match self {
             Self::Neutron | Self::VipPort(_) => CallLane::Neutron,
@@ -64,11 +73,13 @@ pub(crate) type ClusterOwner = (Text, Text);
 /// The resources that an owner lacks room for; `None` stands for one that the refusal has not named.
 pub(crate) type Lacking = BTreeSet<Option<&'static str>>;
 
-/// The changes of one service that are under way.
+/// The changes of one service that are under way, and what it asks for.
 #[derive(Debug)]
 struct ServicePace {
     limit: ConcurrencyLimit,
+    /// Of changes.
     pause: Pause,
+    read_pause: Pause,
     in_flight: usize,
 }
 
@@ -76,6 +87,8 @@ struct ServicePace {
 #[derive(Debug, Default)]
 struct ProjectPace {
     creating: u32,
+    /// Of creations of load balancers.
+    pause: Pause,
     /// Resources whose quota is used up, the words of the refusal, and until when that is taken for granted.
     full: BTreeMap<&'static str, (Text, Instant)>,
     /// Owners that wait for a quota, and what each lacks.
@@ -93,7 +106,6 @@ pub(crate) struct CloudPace {
     neutron: ServicePace,
     key_manager: ServicePace,
     reads: usize,
-    read_pause: Pause,
     projects: BTreeMap<Text, ProjectPace>,
     most_reads: usize,
     most_creations: u32,
@@ -104,6 +116,7 @@ impl CloudPace {
         let service = || ServicePace {
             limit: ConcurrencyLimit::new(settings.write_concurrency, LATENCY),
             pause: Pause::default(),
+            read_pause: Pause::default(),
             in_flight: 0,
         };
         Self {
@@ -111,63 +124,75 @@ impl CloudPace {
             neutron: service(),
             key_manager: service(),
             reads: 0,
-            read_pause: Pause::default(),
             projects: BTreeMap::new(),
             most_reads: settings.read_concurrency.max(1) as usize,
             most_creations: settings.creates_by_project.max(1),
         }
     }
 
-    pub(crate) fn may_read(&self, now: Instant) -> bool {
-        self.reads < self.most_reads && self.read_pause.until(now).is_none()
+    /// Whether there is room for one more read.
+    pub(crate) fn has_room_to_read(&self) -> bool {
+        self.reads < self.most_reads
+    }
+
+    /// Whether a service does not ask for a pause of reads.
+    pub(crate) fn may_read(&self, service: ApiService, now: Instant) -> bool {
+        self.service(service).read_pause.until(now).is_none()
+    }
+
+    /// Whether a look may begin: each one reads from Octavia and from Neutron.
+    pub(crate) fn may_look(&self, now: Instant) -> bool {
+        self.pause_until(None, now).is_none()
     }
 
     pub(crate) fn may_change(&self, line: &Line, now: Instant) -> bool {
-        let service = match line.lane() {
-            CallLane::Neutron => &self.neutron,
-            CallLane::KeyManager => &self.key_manager,
-            CallLane::Octavia | CallLane::Reads => &self.octavia,
-        };
+        let service = self.service(line.service());
         let has_room = service.in_flight < service.limit.current() && service.pause.until(now).is_none();
         let may_create = match line {
             Line::Creation(project) => {
-                self.projects.get(project).is_none_or(|project| project.creating < self.most_creations)
+                let is_open = |of: &ProjectPace| of.creating < self.most_creations && of.pause.until(now).is_none();
+                self.projects.get(project).is_none_or(is_open)
             }
             _ => true,
         };
         has_room && may_create
     }
 
-    /// Returns until when OpenStack wants no changes of a line, or no reads if none is given.
+    /// Returns until when OpenStack wants no changes of a line, or not all reads of a look if none is given.
     pub(crate) fn pause_until(&self, line: Option<&Line>, now: Instant) -> Option<Instant> {
-        let pause = match line.map(Line::lane) {
-            None => &self.read_pause,
-            Some(CallLane::Neutron) => &self.neutron.pause,
-            Some(CallLane::KeyManager) => &self.key_manager.pause,
-            Some(_) => &self.octavia.pause,
-        };
-        pause.until(now)
+        match line {
+            Some(line) => {
+                let of_project = match line {
+                    Line::Creation(project) => self.projects.get(project).and_then(|of| of.pause.until(now)),
+                    _ => None,
+                };
+                self.service(line.service()).pause.until(now).max(of_project)
+            }
+            None => [&self.octavia, &self.neutron].into_iter().filter_map(|one| one.read_pause.until(now)).max(),
+        }
     }
 
     /// Returns when a pause ends.
     pub(crate) fn next(&self, now: Instant) -> Option<Instant> {
-        let pauses = [&self.octavia.pause, &self.neutron.pause, &self.key_manager.pause, &self.read_pause];
-        pauses.into_iter().filter_map(|pause| pause.until(now)).min()
+        let services = [&self.octavia, &self.neutron, &self.key_manager];
+        let of_services = services.into_iter().flat_map(|one| [one.pause, one.read_pause]);
+        let of_projects = self.projects.values().map(|one| one.pause);
+        of_services.chain(of_projects).filter_map(|pause| pause.until(now)).min()
     }
 
     pub(crate) fn read_begins(&mut self) {
         self.reads += 1;
     }
 
-    pub(crate) fn read_ends(&mut self, retry_after: Option<Duration>, now: Instant) {
+    pub(crate) fn read_ends(&mut self, service: ApiService, retry_after: Option<Duration>, now: Instant) {
         self.reads = self.reads.saturating_sub(1);
         if retry_after.is_some() {
-            self.read_pause.begin(retry_after, now);
+            self.service_mut(service).read_pause.begin(retry_after, now);
         }
     }
 
     pub(crate) fn change_begins(&mut self, line: &Line) {
-        self.service(line.lane()).in_flight += 1;
+        self.service_mut(line.service()).in_flight += 1;
         if let Line::Creation(project) = line {
             self.projects.entry(project.clone()).or_default().creating += 1;
         }
@@ -179,8 +204,11 @@ impl CloudPace {
             && let Some(project) = self.projects.get_mut(project)
         {
             project.creating = project.creating.saturating_sub(1);
+            if let Some(ChangeOutcome::Refused(ServiceRefusal::ProjectBusy(after))) = outcome {
+                project.pause.begin(*after, now);
+            }
         }
-        let service = self.service(line.lane());
+        let service = self.service_mut(line.service());
         service.in_flight = service.in_flight.saturating_sub(1);
         let Some(outcome) = outcome else { return };
         let result = match outcome {
@@ -194,11 +222,19 @@ impl CloudPace {
         service.limit.answered(&WriteSample { sent, took: now.saturating_duration_since(sent), result });
     }
 
-    fn service(&mut self, lane: CallLane) -> &mut ServicePace {
-        match lane {
-            CallLane::Neutron => &mut self.neutron,
-            CallLane::KeyManager => &mut self.key_manager,
-            CallLane::Octavia | CallLane::Reads => &mut self.octavia,
+    fn service(&self, service: ApiService) -> &ServicePace {
+        match service {
+            ApiService::Neutron => &self.neutron,
+            ApiService::KeyManager => &self.key_manager,
+            ApiService::Octavia => &self.octavia,
+        }
+    }
+
+    fn service_mut(&mut self, service: ApiService) -> &mut ServicePace {
+        match service {
+            ApiService::Neutron => &mut self.neutron,
+            ApiService::KeyManager => &mut self.key_manager,
+            ApiService::Octavia => &mut self.octavia,
         }
     }
 

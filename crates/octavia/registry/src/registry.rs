@@ -11,8 +11,9 @@ use crate::call::{CallAnswer, CallId, CallLane, CallToMake, CloudCall};
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::event::RegistryEvent;
+use crate::looking::take_readable;
 use crate::owner_look::LookPart;
-use crate::pace::Line;
+use crate::pace::{CloudPace, Line};
 use crate::removals::GuardedOwner;
 use crate::settings::{ClusterSettings, RegistrySettings};
 use crate::shared::{CallFor, ReadFor, RegistryCore};
@@ -213,7 +214,7 @@ impl Registry {
     pub fn next_call(&mut self, now: Instant) -> Option<CallToMake> {
         self.prepare(now);
         let names = self.turns();
-        if self.shared.pace.may_read(now) {
+        if self.shared.pace.has_room_to_read() {
             for name in &names {
                 let call = self.clusters.get_mut(name).and_then(|cluster| next_read(cluster, &mut self.shared, now));
                 if call.is_some() {
@@ -263,7 +264,7 @@ impl Registry {
         let shared = &mut self.shared;
         let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.number == call.number);
         match call.what {
-            CallFor::Read { what, project } => {
+            CallFor::Read { what, service, project } => {
                 let is_refused = matches!(answer, CallAnswer::ReadRefused { .. });
                 let (rows, words, retry_after) = match answer {
                     CallAnswer::Rows(rows) => (Some(rows), String::new(), None),
@@ -273,7 +274,7 @@ impl Registry {
                         (None, String::new(), None)
                     }
                 };
-                shared.pace.read_ends(retry_after, now);
+                shared.pace.read_ends(service, retry_after, now);
                 if let Some(cluster) = cluster {
                     match (&what, &rows) {
                         (ReadFor::Poll(part), None) => cluster.poller.list_failed(*part, &project, &words),
@@ -355,13 +356,15 @@ fn next_read(cluster: &mut ManagedCluster, shared: &mut RegistryCore, now: Insta
         return None;
     }
     loop {
-        let Some(planned) = cluster.reads.pop_front().or_else(|| cluster.next_first_read()) else {
-            if cluster.next_look(shared, now) {
+        let pace = &shared.pace;
+        let next = take_readable(&mut cluster.reads, pace, now).or_else(|| cluster.next_first_read(pace, now));
+        let Some(planned) = next else {
+            if pace.may_look(now) && cluster.next_look(shared, now) {
                 cluster.since_first += 1;
                 continue;
             }
             cluster.since_first = LOOKS_PER_FIRST;
-            if cluster.first_reads.is_empty() {
+            if !cluster.first_reads.iter().any(|planned| pace.may_read(planned.read.service, now)) {
                 return None;
             }
             continue;
@@ -371,7 +374,8 @@ fn next_read(cluster: &mut ManagedCluster, shared: &mut RegistryCore, now: Insta
         }
         shared.pace.read_begins();
         shared.sums.reads += 1;
-        let what = CallFor::Read { what: planned.what, project: planned.project.clone() };
+        let (service, project) = (planned.read.service, planned.project.clone());
+        let what = CallFor::Read { what: planned.what, service, project };
         let name = cluster.settings.name.clone();
         let id = shared.begin(&name, cluster.number, what, now);
         let what = CloudCall::Read(planned.read);
@@ -388,12 +392,12 @@ fn next_read(cluster: &mut ManagedCluster, shared: &mut RegistryCore, now: Insta
 
 impl ManagedCluster {
     /// Returns a read of a first look after a restart, if it is its turn.
-    fn next_first_read(&mut self) -> Option<PlannedRead> {
+    fn next_first_read(&mut self, pace: &CloudPace, now: Instant) -> Option<PlannedRead> {
         if self.since_first < LOOKS_PER_FIRST {
             return None;
         }
         self.since_first = 0;
-        self.first_reads.pop_front()
+        take_readable(&mut self.first_reads, pace, now)
     }
 
     /// Whether a planned read is still of use.

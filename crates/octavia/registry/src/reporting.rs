@@ -131,6 +131,7 @@ impl ManagedCluster {
         let is_anothers = is_block_of_others(cell, at, is_its);
         let phase = match self.phase(owner, cell, stuck.is_some()) {
             _ if share.is_some_and(|share| share.has_nothing()) => Phase::Blocked,
+            Phase::Blocked | Phase::Degraded if is_anothers && cell.fault().is_some() => Phase::Degraded,
             Phase::Blocked | Phase::Degraded if is_anothers => Phase::Ready,
             phase => phase,
         };

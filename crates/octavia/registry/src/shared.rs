@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::CloudChange;
+use gimbal_octavia_plan::{ApiService, CloudChange};
 
 use crate::call::CallId;
 use crate::event::RegistryEvent;
@@ -44,7 +44,7 @@ pub(crate) enum ReadFor {
 /// What a call is for.
 #[derive(Debug, Clone)]
 pub(crate) enum CallFor {
-    Read { what: ReadFor, project: Text },
+    Read { what: ReadFor, service: ApiService, project: Text },
     Change { owner: Text, line: Line, change: CloudChange, project: Text },
     Adoption { balancer: Text, line: Line },
 }

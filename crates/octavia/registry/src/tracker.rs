@@ -28,6 +28,8 @@ pub(crate) struct PendingBalancer {
     provider: String,
     status: Provisioning,
     since: Instant,
+    /// A change of ours has begun then; else it was first seen then.
+    is_ours: bool,
     next: Instant,
     pause: Option<Duration>,
     asked: bool,
@@ -85,19 +87,20 @@ impl PendingTracker {
         stuck.find(|(_, one)| *one.owner == *owner).map(|(id, _)| id.as_str())
     }
 
-    /// Begins to look at a load balancer, which has been pending since `since` as far as is known.
+    /// Begins to look at a load balancer, which is pending since our change was `sent`; unset: somebody else has changed it.
     pub(crate) fn track(
         &mut self,
         id: &str,
         (owner, project): (&Text, &Text),
         (provider, status): (&str, Provisioning),
-        since: Instant,
+        sent: Option<Instant>,
         times: &SettleTimes,
         now: Instant,
     ) {
         if self.pending.contains_key(id) {
             return;
         }
+        let since = sent.unwrap_or(now);
         let next = (since + times.first_look(provider, status)).max(now);
         let pending = PendingBalancer {
             owner: owner.clone(),
@@ -105,6 +108,7 @@ impl PendingTracker {
             provider: provider.to_owned(),
             status,
             since,
+            is_ours: sent.is_some(),
             next,
             pause: None,
             asked: false,
@@ -232,7 +236,8 @@ impl PendingTracker {
             return None;
         }
         let one = self.pending.remove(id)?;
-        if !one.is_stuck {
+        // Of somebody else's change it is not known when it began, and it may be a longer one.
+        if one.is_ours && !one.is_stuck {
             times.settled(&one.provider, one.status, now.saturating_duration_since(one.since));
         }
         Some(one.owner)

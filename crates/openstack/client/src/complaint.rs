@@ -33,6 +33,8 @@ pub enum Complaint {
         /// The service's words.
         words: String,
     },
+    /// The service is busy with the project, for all that it is asked to make there. Other projects are not concerned.
+    ProjectBusy,
     /// The service is busy, or limits the rate of calls. Try again after the refusal's `Retry-After`, if it has one.
     Busy,
     /// The provider cannot do this.
@@ -103,6 +105,7 @@ const RULES: &[Rule] = &[
     // Octavia: ProviderNotImplementedError, ProviderUnsupportedOptionError, ProviderNotFound
     rule(501, "", |words| Complaint::Unsupported { what: words.to_owned() }),
     // Octavia: ProjectBusyException, "Project busy.  Unable to lock the project.  Please try again."
+    rule(503, "Project busy", |_| Complaint::ProjectBusy),
     rule(503, "", |_| Complaint::Busy),
     rule(429, "", |_| Complaint::Busy),
     // Octavia: ValidationException, InvalidOption and all others with 400; Neutron: BadRequest and its kinds
@@ -168,7 +171,8 @@ mod tests {
                     what: "Provider 'ovn' does not support a requested option: allowed_cidrs".into(),
                 }),
             ),
-            (503, "Project busy.  Unable to lock the project.  Please try again.", Some(Complaint::Busy)),
+            (503, "Project busy.  Unable to lock the project.  Please try again.", Some(Complaint::ProjectBusy)),
+            (503, "no idea", Some(Complaint::Busy)),
             (429, "", Some(Complaint::Busy)),
             (
                 400,

@@ -152,7 +152,10 @@ impl MarkRelease {
             }
         };
         match refusal {
-            ServiceRefusal::Pending | ServiceRefusal::Busy(_) | ServiceRefusal::Changed(_) => Ok(Sent::Again),
+            ServiceRefusal::Pending
+            | ServiceRefusal::Busy(_)
+            | ServiceRefusal::ProjectBusy(_)
+            | ServiceRefusal::Changed(_) => Ok(Sent::Again),
             // It is gone, and the load balancer's own change is the one that counts.
             ServiceRefusal::NotFound(_) if change.resource != "loadbalancer" => Ok(Sent::Done),
             // A provider without batches: tags of members find nothing.

@@ -267,6 +267,22 @@ fn a_service_shows_its_address_while_it_is_served() {
     assert_eq!(outcome(&web, Some(&report(Phase::Ready)), &[]), json!({}));
 }
 
+/// While a load balancer in ERROR is made again there may be none.
+#[test]
+fn a_service_that_does_not_serve_keeps_its_address_and_gets_none() {
+    let mut web = service(json!({}), json!({}));
+    let ready = outcome(&web, Some(&report(Phase::Ready)), &[]);
+    for before in [json!({}), ready] {
+        web.status.load_balancer = serde_json::from_value(before.clone()).unwrap();
+        for objects in [objects(0), ReportedObjects::default()] {
+            let mut down = LoadBalancerReport { objects, ..report(Phase::Degraded) };
+            let (kind, reason) = ("Degraded".into(), ReportedCondition::NOT_SERVING.into());
+            down.conditions = vec![ReportedCondition { kind, reason, message: "".into() }];
+            assert_eq!(outcome(&web, Some(&down), &[]), before, "{down:?}");
+        }
+    }
+}
+
 /// What is in the way of one port, or of nothing that clients need, is not in the way of the others.
 #[test]
 fn a_service_shows_its_address_though_one_of_its_ports_is_refused() {

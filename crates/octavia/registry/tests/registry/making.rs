@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_plan::CloudChange;
-use gimbal_octavia_sim::SimRequest;
+use gimbal_octavia_sim::{Fate, SimRequest};
 use serde_json::json;
 
 use crate::wish::{Wish, key};
@@ -65,6 +65,23 @@ fn a_provider_with_one_way_to_choose_members_is_found_out_once() {
         let creations = world.sent.iter().filter(|sent| is_creation(&sent.change)).count();
         assert_eq!((creations, world.sent.len()), (4, 4), "{named}: {:#?}", world.last_sent());
     }
+}
+
+#[test]
+fn that_the_role_may_not_fail_over_is_found_out_once() {
+    let mut world = World::at_rest(2);
+    world.cloud.provider_mut().failover = false;
+    for owner in ["prod1-shop-0", "prod1-shop-1"] {
+        let broken = world.balancers_of(owner);
+        world.cloud.expect(Fate::Breaks);
+        let fields = json!({"loadbalancer": {"name": "broken"}});
+        world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{}", broken[0]), fields));
+        world.run(90 * SECOND);
+        world.converge(60 * SECOND);
+        assert_ne!(world.balancers_of(owner), broken);
+    }
+    let tries = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::FailoverBalancer { .. })).count();
+    assert_eq!(tries, 1);
 }
 
 #[test]

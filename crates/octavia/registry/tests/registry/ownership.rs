@@ -1,12 +1,13 @@
 //! Orphans, and what is not ours.
 
 use gimbal_kuryr_model::Phase;
+use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_registry::RegistryEvent;
 use gimbal_octavia_sim::SimRequest;
 use serde_json::json;
 
 use crate::wish::{Wish, going, key};
-use crate::world::{SECOND, World};
+use crate::world::{SECOND, Way, World};
 
 /// A world with load balancers, each with a port and a floating IP of its own.
 fn made(count: usize) -> World {
@@ -41,6 +42,33 @@ fn what_has_left_the_stream_is_removed_only_when_that_is_proven() {
     assert!(!is_left(&mut world, "/v2.0/ports", "ports") && !is_left(&mut world, "/v2.0/floatingips", "floatingips"));
     assert!(world.events.iter().any(|event| matches!(event, RegistryEvent::OrphanRemoved { .. })));
     assert_eq!(world.balancers().len(), 3);
+}
+
+/// Its store was restored meanwhile: the new stream has the owner, in a namespace of which it cannot say anything yet.
+#[test]
+fn who_is_being_removed_as_an_orphan_when_the_stream_ends_is_not_on_the_next() {
+    let ways: [(&str, fn(&CloudChange) -> Option<Way>); 2] =
+        [("it is refused", |_| Some(Way::Refused)), ("it is under way", |_| Some(Way::Lost))];
+    for (what, way_of) in ways {
+        let mut world = made(2);
+        world.forget("prod1", &key("shop", "s0"));
+        (world.way_of, world.sent) = (Some(way_of), Vec::new());
+        world.run_until(1_500 * SECOND, what, |world| !world.sent.is_empty());
+        world.disconnect(0, "prod1");
+        world.open(0, "prod1");
+        let former = world.wishes.keys().map(|(_, key)| key.clone()).collect::<Vec<_>>();
+        let registry = &mut world.writers[0].registry;
+        registry.doubt("prod1", former);
+        registry.set_current("prod1", true, false);
+        (world.way_of, world.sent) = (None, Vec::new());
+        world.run(3_000 * SECOND);
+        assert_eq!(world.sent.len(), 0, "{what}: {:#?}", world.last_sent());
+        // It is proven anew.
+        world.connect(0, "prod1");
+        world.run(500 * SECOND);
+        assert_eq!(world.balancers_of("u0").len(), 1, "{what}");
+        world.run_until(300 * SECOND, what, |world| world.balancers_of("u0").is_empty());
+    }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Limits, quotas, turns, and who is stuck.
 
 use gimbal_kuryr_model::Phase;
-use gimbal_octavia_plan::CloudChange;
-use gimbal_octavia_registry::{CallAnswer, RegistryEvent};
+use gimbal_octavia_plan::{ApiService, CloudChange};
+use gimbal_octavia_registry::{CallAnswer, CloudCall, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use serde_json::json;
 
 use crate::wish::{Wish, going, key};
 use crate::world::{SECOND, Way, World};
@@ -72,6 +73,31 @@ fn what_is_pending_for_ever_is_told_and_stops_nobody_else() {
     // A look every five seconds, then one a minute.
     let looks = world.reads.iter().filter(|(_, read)| !read.list).count();
     assert!(looks < 200, "{looks}");
+}
+
+/// Octavia's health manager fails it over, for instance. When that began is not known.
+#[test]
+fn what_somebody_else_has_begun_is_not_stuck_and_says_nothing_about_our_changes() {
+    for minutes in [2, 20] {
+        let mut world = World::at_rest(1);
+        let web = key("shop", "s0");
+        world.run(minutes * 60 * SECOND);
+        let id = world.balancers_of("prod1-shop-0").remove(0);
+        world.cloud.expect(Fate::DoneAfter(30 * SECOND));
+        let same = json!({"loadbalancer": {"admin_state_up": true}});
+        world.by_hand(&SimRequest::put(&format!("/v2/lbaas/loadbalancers/{id}"), same));
+        let now = world.now();
+        world.writers[0].registry.look_anew("prod1", &"prod1-shop-0".into(), now);
+        world.run(SECOND);
+        world.change("prod1", &web, |wish| wish.members.push((4, 80)));
+        world.run(29 * SECOND);
+        world.converge(10 * SECOND);
+        let is_stuck = |event: &RegistryEvent| matches!(event, RegistryEvent::Stuck { .. });
+        assert!(!world.events.iter().any(is_stuck), "after {minutes} minutes");
+        // Half a minute is not what changes of members take.
+        world.change("prod1", &web, |wish| wish.members.push((5, 80)));
+        world.converge(3 * SECOND);
+    }
 }
 
 #[test]
@@ -385,4 +411,62 @@ fn a_pause_that_openstack_asks_for_is_told() {
     registry.answered(call.id, busy, now);
     let explained = registry.explain("prod1", &key("shop", "web"), now).unwrap();
     assert!(explained.next.ends_with("; OpenStack asks for a pause of 121 s more"), "{}", explained.next);
+}
+
+/// Its reads of Octavia are those that a change of members waits for.
+#[test]
+fn a_pause_that_neutron_asks_for_is_not_one_of_octavia() {
+    let mut world = World::at_rest(1);
+    world.want("prod1", key("shop", "other"), Wish::new("u2", &world.subnet));
+    let now = world.now();
+    let registry = &mut world.writers[0].registry;
+    while let Some(call) = registry.next_call(now) {
+        let CloudCall::Read(read) = &call.what else { panic!("{call:?}") };
+        let answer = match read.service {
+            ApiService::Neutron => {
+                CallAnswer::ReadFailed { words: "429".to_owned(), retry_after: Some(120 * SECOND) }
+            }
+            _ => CallAnswer::Rows(Vec::new()),
+        };
+        registry.answered(call.id, answer, now);
+    }
+    (world.sent, world.reads) = (Vec::new(), Vec::new());
+    for host in [7, 8] {
+        world.change("prod1", &key("shop", "s0"), |wish| wish.members.push((host, 80)));
+        world.run(2 * SECOND);
+    }
+    world.run(6 * SECOND);
+    let puts = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
+    assert_eq!(puts, 2, "{:#?}", world.last_sent());
+    assert!(world.reads.iter().all(|(_, read)| read.service == ApiService::Octavia), "{:#?}", world.reads);
+    world.run(120 * SECOND);
+    world.converge(60 * SECOND);
+}
+
+/// Octavia has locked its quota for somebody else all the time.
+#[test]
+fn a_project_that_octavia_is_busy_with_stops_no_other() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    let web = key("other", "web");
+    world.want("prod1", web.clone(), Wish { project: "p2".to_owned(), ..Wish::new("u2", &world.subnet) });
+    world.converge(60 * SECOND);
+    world.status_written("prod1", &web);
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::ProjectBusy));
+    world.sent.clear();
+    world.want_many("prod1", "busy", 20);
+    world.run(10 * SECOND);
+    let tries = world.sent.len();
+    assert!((10..=22).contains(&tries), "{tries}: two at a time, and a pause of a second");
+    for host in 4..14 {
+        world.sent.clear();
+        world.change("prod1", &web, |wish| wish.members.push((host, 80)));
+        world.run(SECOND / 10);
+        let is_sent = world.sent.iter().any(|sent| matches!(sent.change, CloudChange::SetMembers { .. }));
+        assert!(is_sent, "{host}: {:?}", world.sent);
+        world.run(3 * SECOND);
+    }
+    world.way_of = None;
+    world.converge(900 * SECOND);
 }

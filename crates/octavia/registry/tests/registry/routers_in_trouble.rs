@@ -1,4 +1,4 @@
-//! What is said of the routes of a router about which nothing can be done, or not everything.
+//! What is said of the routes of a router about which nothing can be done, or not everything, and of load balancers that do not serve.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gimbal_octavia_plan::{CloudChange, RepairBudget};
 use gimbal_octavia_sim::Fate;
 use serde_json::Value;
 
-use crate::wish::{Wish, router_key};
+use crate::wish::{Wish, key, router_key};
 use crate::world::{SECOND, Way, World};
 
 const ROUTES: [(&str, &str, &str); 3] = [("a.test", "/api", "api"), ("a.test", "", "web"), ("b.test", "", "web")];
@@ -243,16 +243,21 @@ fn one_service_that_is_down_is_not_the_router() {
     assert_eq!(said(&world), does_not_serve());
 }
 
-/// What a Service's load balancer has to serve is its members' own affair.
 #[test]
-fn a_service_is_not_asked_whether_it_serves() {
+fn what_octavia_says_of_a_services_load_balancer_is_reported_when_it_changes() {
     let mut world = World::at_rest(1);
-    let [owner] = &world.wishes.values().map(|wish| wish.owner.clone()).collect::<Vec<_>>()[..] else { panic!() };
-    let [balancer] = &world.balancers_of(owner)[..] else { panic!("not one") };
-    let reports = world.report_count;
-    world.cloud.report_operating(balancer, "ERROR");
-    world.run(300 * SECOND);
-    assert_eq!(world.report_count, reports);
+    let balancer = world.balancers_of("prod1-shop-0").remove(0);
+    let web = key("shop", "s0");
+    let (reports, changes) = (world.report_count, world.sent.len());
+    for (status, phase, conditions) in
+        [("ERROR", Phase::Degraded, &["Degraded/NotServing"][..]), ("ONLINE", Phase::Ready, &[])]
+    {
+        world.cloud.report_operating(&balancer, status);
+        world.run(300 * SECOND);
+        assert_eq!(world.phase("prod1", &web), Some(phase));
+        assert_eq!(world.conditions("prod1", &web), conditions);
+    }
+    assert_eq!((world.report_count - reports, world.sent.len()), (2, changes), "one report for each change");
 }
 
 fn ids(rows: Vec<Value>) -> Vec<String> {

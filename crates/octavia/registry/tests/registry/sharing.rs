@@ -6,7 +6,7 @@ use gimbal_octavia_sim::Dice;
 use gimbal_property::worlds;
 
 use crate::wish::{Wish, forwarded, going, key};
-use crate::world::{MS, SECOND, World};
+use crate::world::{MS, SECOND, Way, World};
 
 pub fn shares(world: &World, owner: &str, created: u32, ports: &[u16], hosts: std::ops::Range<u8>) -> Wish {
     let members = ports.iter().flat_map(|port| hosts.clone().map(|host| (host, *port))).collect();
@@ -146,6 +146,31 @@ fn what_the_oldest_one_decides_is_told_to_the_others() {
 }
 
 /// Lets a writer that knows nothing hear only of some of what is wanted.
+/// Octavia says ERROR of the whole when the members of one pool are down; the others are served. What one owner cannot have says
+/// nothing about the other one.
+#[test]
+fn a_shared_load_balancer_does_not_serve_when_no_owner_is_served() {
+    let mut world = two();
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateListener { .. }).then_some(Way::Refused));
+    world.change("prod1", &at("b"), |wish| wish.ports.push(83));
+    world.run(60 * SECOND);
+    let balancer = world.balancers_of("ua").remove(0);
+    let pools = world.rows("/v2/lbaas/pools", "pools");
+    let (of_a, of_b): (Vec<_>, Vec<_>) = pools.iter().partition(|row| row["tags"].to_string().contains(":ua"));
+    for (down, status, phase) in [
+        (Vec::new(), "ONLINE", Phase::Ready),
+        (of_a, "ERROR", Phase::Ready),
+        (of_b, "ERROR", Phase::Degraded),
+    ] {
+        for pool in down {
+            world.cloud.report_operating(pool["id"].as_str().unwrap(), status);
+        }
+        world.cloud.report_operating(&balancer, status);
+        world.run(130 * SECOND);
+        assert_eq!(["a", "b"].map(|name| report(&world, name).phase), [phase, Phase::Blocked]);
+    }
+}
+
 fn hears(world: &mut World, names: &[&str]) {
     for nth in 0..world.writers.len() {
         world.silence(nth, "prod1");

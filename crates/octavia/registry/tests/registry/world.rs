@@ -6,6 +6,7 @@ mod left;
 mod reported;
 mod shared;
 mod streams;
+mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ use gimbal_property::{WorldCounts, note};
 use serde_json::Value;
 
 use self::kept::Kept;
+pub use self::way::Way;
 use crate::requests::{outcome, request_of};
 use crate::wish::{Wish, cloud, forwarded, key};
 
@@ -31,26 +33,6 @@ const LATENCY: Duration = Duration::from_millis(20);
 /// The time after which an answer is no longer waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 const HEARTBEAT: Duration = Duration::from_secs(3);
-
-/// What becomes of a change on its way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    Arrives,
-    /// It takes a second.
-    Slow,
-    /// It never arrives.
-    Lost,
-    /// It has its effect, and the answer is lost.
-    AnswerLost,
-    /// It has its effect only when its answer is no longer waited for.
-    Late,
-    /// It is refused for there are too many.
-    Throttled,
-    /// It is refused for something about it is invalid.
-    Refused,
-    /// It is refused for something that it needs is not there.
-    NotFound,
-}
 
 /// What a change was.
 #[derive(Debug, Clone)]
@@ -408,11 +390,6 @@ impl World {
                     _ if elsewhere.is_some() => (at + LATENCY, refused(elsewhere.unwrap())),
                     Way::Arrives => (at + LATENCY, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
                     Way::Slow => (at + SECOND, CallAnswer::Changed(outcome(self.cloud.handle(&request)))),
-                    Way::Throttled => (at + LATENCY, refused(ServiceRefusal::Busy(Some(SECOND)))),
-                    Way::Refused => (at + LATENCY, refused(ServiceRefusal::Invalid("it is not valid".to_owned()))),
-                    Way::NotFound => {
-                        (at + LATENCY, refused(ServiceRefusal::NotFound("Subnet s1 could not be found.".to_owned())))
-                    }
                     Way::Lost => (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new()))),
                     Way::AnswerLost => {
                         self.cloud.handle(&request);
@@ -422,6 +399,7 @@ impl World {
                         self.late.push((at + PATIENCE + 4 * SECOND, request));
                         (at + PATIENCE, CallAnswer::Changed(ChangeOutcome::Unknown(String::new())))
                     }
+                    way => (at + LATENCY, refused(way.refusal())),
                 }
             }
         };

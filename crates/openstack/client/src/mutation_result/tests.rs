@@ -45,7 +45,7 @@ fn only_an_answer_of_the_service_itself_counts_as_its_refusal() {
         (404, PAGE, "unknown"),
         (429, PAGE, "unknown"),
         (502, BUSY, "unknown"),
-        (503, BUSY, "refused Some(Busy)"),
+        (503, BUSY, "refused Some(ProjectBusy)"),
         (503, PAGE, "unknown"),
         (504, BUSY, "unknown"),
         (401, PAGE, "refused None"),

@@ -207,8 +207,8 @@ async fn a_refusal_is_returned_and_not_waited_for() {
     let throttled = Reaction::With("429 Too Many Requests", "retry-after: 30", "slow down");
     for (reaction, complaint, wait) in [
         (Reaction::Answer("409 Conflict", IMMUTABLE), Complaint::Immutable, None),
-        (Reaction::Answer("503 Service Unavailable", BUSY), Complaint::Busy, None),
-        (Reaction::With("503 Service Unavailable", "retry-after: 30", BUSY), Complaint::Busy, Some(30)),
+        (Reaction::Answer("503 Service Unavailable", BUSY), Complaint::ProjectBusy, None),
+        (Reaction::With("503 Service Unavailable", "retry-after: 30", BUSY), Complaint::ProjectBusy, Some(30)),
         (throttled, Complaint::Busy, Some(30)),
     ] {
         let service = Service::start(&[reaction, CREATED]).await;
