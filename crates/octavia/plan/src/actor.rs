@@ -115,13 +115,11 @@ impl Actor {
 
     /// Returns the ports that cannot be served, with the reason in words.
     #[must_use]
-    pub fn unsupported(&self, facts: &CloudFacts) -> Vec<(ListenerId, String)> {
+    pub fn unsupported(&self, facts: &CloudFacts, now: Duration) -> Vec<(ListenerId, String)> {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
-        // What is believed to be missing was so at the last look.
-        let target = self.target(wanted, facts, Duration::ZERO);
+        let target = self.target(wanted, facts, now);
         let all = wanted.header.listeners.iter().map(|wish| wish.id);
-        let words =
-            |id| target.refusal(id).or_else(|| self.memory.unsupported.get(&id).map(String::as_str)).map(str::to_owned);
+        let words = |id| target.refusal(id).or_else(|| self.memory.refusal_of(id, now)).map(str::to_owned);
         all.filter_map(|id| Some((id, words(id)?))).collect()
     }
 

@@ -24,6 +24,8 @@ const INVALID_PAUSE: Duration = Duration::from_secs(1);
 /// How long to leave alone what is invalid. Mostly that is so until something else is wanted, but Octavia says the same of a
 /// certificate that its store cannot give just now, or of a flavor that is not there yet, and nothing says when that ends.
 const INVALID_FOR: Duration = Duration::from_secs(3600);
+/// The same of what the provider cannot do: it may be upgraded, and one node of Octavia may say so of what the others can do.
+const UNSUPPORTED_FOR: Duration = INVALID_FOR;
 /// How long to leave a load balancer alone that somebody else changes.
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
 /// How long to leave a provider alone that has failed.
@@ -110,7 +112,7 @@ impl Actor {
             ServiceRefusal::Busy(after) if is_secret => self.part_failed(part, now, after),
             // It is no secret that has changed.
             ServiceRefusal::Invalid(words) | ServiceRefusal::Unsupported(words) if is_secret => {
-                memory.block(part, Block::Certificate(words), Some(now + BLOCKED_FOR));
+                memory.block(part, Block::Certificate(words), now + BLOCKED_FOR);
             }
             ServiceRefusal::Pending => {
                 // Somebody else's change, or ours whose answer was lost: its end is waited for, and what it did is looked at.
@@ -134,12 +136,12 @@ impl Actor {
             ServiceRefusal::Busy(after) => memory.failed(now, after),
             ServiceRefusal::Quota(words) => self.lacks_quota(change, part, words, now + BLOCKED_FOR),
             // Others may find an address, in another subnet for instance.
-            ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), now + BLOCKED_FOR),
             // Somebody has to make a router, and nothing says when that is done.
             ServiceRefusal::Unreachable(words) => {
-                memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR))
+                memory.block(part, Block::Unsupported(words), now + BLOCKED_FOR)
             }
-            ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), now + BLOCKED_FOR),
             ServiceRefusal::Invalid(words) => return self.invalid(change, part, words, now),
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
         }
@@ -161,7 +163,7 @@ impl Actor {
         if is_for_a_part {
             self.memory.make_apart(until);
         } else {
-            self.memory.block(part, Block::Quota(words), Some(until));
+            self.memory.block(part, Block::Quota(words), until);
         }
     }
 
@@ -222,7 +224,7 @@ impl Actor {
                     return self.learn(CloudAbility::OwnPort, now);
                 }
                 // Without that port it would be something else than what is wanted.
-                self.memory.block(part, Block::Unsupported(words), Some(now + INVALID_FOR));
+                self.memory.block(part, Block::Unsupported(words), now + INVALID_FOR);
                 return None;
             }
             Some(port) if words.contains("already used by device") => self.port_is_used(port, now),
@@ -252,7 +254,7 @@ impl Actor {
             }
             Some(Some(before)) if before == words => {
                 let time = if refers_to_certificates(change) { BLOCKED_FOR } else { INVALID_FOR };
-                self.memory.block(part, Block::Invalid(words), Some(now + time));
+                self.memory.block(part, Block::Invalid(words), now + time);
             }
             // Other words, or each look sees something else: the pause grows.
             Some(_) => {
@@ -296,7 +298,7 @@ impl Actor {
         now: Duration,
     ) -> Option<MissingAbility> {
         let populated = |body: &Value| body.get("listeners").is_some();
-        let restricts = |body: &Value| body.get("allowed_cidrs").is_some();
+        let restricts = |body: &Value| body["allowed_cidrs"].as_array().is_some_and(|ranges| !ranges.is_empty());
         let has_groups = |body: &Value| body.get("vip_sg_ids").is_some();
         if words.contains("algorithm") && self.leaves_algorithms_open(change, &part) {
             // That it refused the whole in one request was for their sake.
@@ -315,23 +317,23 @@ impl Actor {
                 drop(self.learn(CloudAbility::PopulatedCreate, now));
             }
             CloudChange::SetMembers { .. } => return self.learn(CloudAbility::BatchMembers, now),
-            // The listener is there and would let everybody in: it goes, for what is not restricted must not be open.
-            CloudChange::UpdateListener { fields, .. } if restricts(fields) => {
-                self.refuse_port(part, words);
+            // Where a listener is there it goes, for what is not restricted must not be open.
+            CloudChange::CreateListener { body } | CloudChange::UpdateListener { fields: body, .. }
+                if restricts(body) && words.contains("allowed_cidrs") =>
+            {
                 return self.learn(CloudAbility::ClientRanges, now);
             }
-            CloudChange::CreateListener { body } if restricts(body) && words.contains("allowed_cidrs") => {
-                self.refuse_port(part, words);
-                return self.learn(CloudAbility::ClientRanges, now);
-            }
-            CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => self.refuse_port(part, words),
+            CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => match part {
+                PlanPart::Port(Some(id)) => self.memory.refuse_port(id, words, now + UNSUPPORTED_FOR),
+                part => self.memory.block(part, Block::Unsupported(words), now + UNSUPPORTED_FOR),
+            },
             // Where others are it may be what this one does, or how its rules compare.
             CloudChange::CreatePolicy { .. } if !self.has_policies() => return self.learn(CloudAbility::L7, now),
             // What is not wanted cannot be wrong by itself.
             _ if change.is_deletion() || self.desired.is_deleting() => {
-                self.memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR));
+                self.memory.block(part, Block::Unsupported(words), now + BLOCKED_FOR);
             }
-            _ => self.memory.block(part, Block::Unsupported(words), None),
+            _ => self.memory.block(part, Block::Unsupported(words), now + UNSUPPORTED_FOR),
         }
         None
     }
@@ -362,13 +364,6 @@ impl Actor {
     fn learn_groups_missing(&mut self, now: Duration) -> Option<MissingAbility> {
         self.memory.unlearn(CloudAbility::PopulatedCreate);
         self.learn(CloudAbility::SecurityGroups, now)
-    }
-
-    fn refuse_port(&mut self, part: PlanPart, words: String) {
-        match part {
-            PlanPart::Port(Some(id)) | PlanPart::Ranges(id) => drop(self.memory.unsupported.insert(id, words)),
-            part => self.memory.block(part, Block::Unsupported(words), None),
-        }
     }
 
     /// Returns the part of what is wanted that a change is about.

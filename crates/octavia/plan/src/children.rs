@@ -33,7 +33,7 @@ impl Actor {
         let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
         let is_served = |id: &ListenerId| {
             let can_be = !target.lacks_certificate(*id) || listener_at(balancer, *id).is_some();
-            can_be && target.refusal(*id).is_none() && !self.memory.unsupported.contains_key(id)
+            can_be && target.refusal(*id).is_none() && self.memory.refusal_of(*id, now).is_none()
         };
         let (wanted, refused): (Vec<ListenerId>, Vec<ListenerId>) = all.partition(is_served);
         let left = self.left_open(target, balancer, &refused);

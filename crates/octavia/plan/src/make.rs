@@ -134,7 +134,7 @@ impl Actor {
                 let is_left_out = |id: &_| {
                     target.refusal(*id).is_some()
                         || target.lacks_certificate(*id)
-                        || self.memory.unsupported.contains_key(id)
+                        || self.memory.refusal_of(*id, now).is_some()
                 };
                 let without: Vec<_> = all.filter(is_left_out).collect();
                 let (port, replaces) = (port.map(|port| port.id.as_str()), replaces.map(|one| one.id.as_str()));

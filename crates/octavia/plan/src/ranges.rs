@@ -34,7 +34,7 @@ impl Actor {
             }
             // What is refused must not stay open for those who may not connect any more.
             match self.memory.block_of(&PlanPart::Ranges(*id), now) {
-                Some(Block::Invalid(_)) if seen.admin_state_up => closed(),
+                Some(Block::Invalid(_) | Block::Unsupported(_)) if seen.admin_state_up => closed(),
                 Some(_) => None,
                 None => Some(update(seen, json!({"allowed_cidrs": cidrs(ranges)}))),
             }

@@ -163,7 +163,7 @@ impl ManagedCluster {
             let taken = |holder: &Text| format!("{holder} has it on the shared load balancer");
             loss.ports.iter().for_each(|(port, holder)| refuse(*port, "PortTaken", &taken(holder)));
         }
-        let unsupported = cell.actor.unsupported(&self.facts).into_iter().filter(|(port, _)| is_its(*port));
+        let unsupported = cell.actor.unsupported(&self.facts, at).into_iter().filter(|(port, _)| is_its(*port));
         unsupported.for_each(|(port, words)| refuse(port, "Provider", &words));
         let whole = match &cell.state {
             CellState::Blocked(block) if !is_anothers => Some((None, block)),
