@@ -186,6 +186,7 @@ impl Actor {
     pub fn looked(&mut self, mut seen: Seen, now: Duration) -> Option<MissingAbility> {
         seen.balancers.iter_mut().flat_map(|one| &mut one.listeners).for_each(SeenListener::order_policies);
         self.keep_unmarked(&mut seen);
+        self.find_unmarked(&seen);
         let unfinished = self.find_unfinished(&mut seen, now);
         let tag = self.mark.owner_tag();
         self.memory.looked(&seen, now, self.drift_interval, |tags| tags.contains(&tag));

@@ -160,6 +160,8 @@ pub(crate) struct Memory {
     /// The load balancer that was asked for by its ID without being the owner's, and until when it is taken for granted that there
     /// is one; unset: there is none, and never will be.
     pub(crate) asked_balancer: Option<(String, Option<Duration>)>,
+    /// Floating IPs that had the mark and were found without it, and the description that each had.
+    pub(crate) unmarked: BTreeMap<String, String>,
     /// When a floating IP was led from one port to another.
     pub(crate) moved: Option<Duration>,
     /// A port of ours that Octavia refuses because something uses it, since when, and whether that is for good.
