@@ -24,6 +24,7 @@ impl Actor {
         now: Duration,
     ) -> WantedBalancer<'a> {
         let abilities = self.abilities(wanted, facts, now);
+        let has_one = || self.balancer().map_or(!abilities.additional_vips, |one| one.additional_vips.is_empty());
         WantedBalancer {
             key: &self.key,
             wanted,
@@ -31,6 +32,7 @@ impl Actor {
             mark: &self.mark,
             resource_tags: &self.resource_tags,
             abilities,
+            has_one_address: !wanted.header.vip.additional_subnets.is_empty() && has_one(),
             sharing: self.sharing.as_deref(),
             certificates: self.references(wanted),
             serves_https: self.serves_https(wanted),

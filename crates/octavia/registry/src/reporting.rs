@@ -180,6 +180,9 @@ impl ManagedCluster {
         if let Some(words) = cell.actor.missing_groups(&self.facts) {
             add("Unsupported", "SecurityGroups", words);
         }
+        if let Some(words) = cell.actor.missing_address(&self.facts) {
+            add("Unsupported", "SecondFamily", words);
+        }
         if let Some(balancer) = stuck {
             add(
                 "Degraded",
