@@ -15,7 +15,6 @@ use crate::pools::texts;
 use crate::seen::Provisioning;
 use crate::seen_policy::SeenPolicy;
 use crate::step::Block;
-use crate::target::ROUND_ROBIN;
 
 /// How long to leave a project alone whose quota is used up, or where a right is missing.
 pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(300);
@@ -336,34 +335,6 @@ impl Actor {
             _ => self.memory.block(part, Block::Unsupported(words), now + UNSUPPORTED_FOR),
         }
         None
-    }
-
-    /// Whether a change sets the usual algorithm of pools for which none was asked.
-    fn leaves_algorithms_open(&self, change: &CloudChange, part: &PlanPart) -> bool {
-        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
-        let pools = match change {
-            CloudChange::CreateBalancer { body } => body["pools"].as_array().map(Vec::as_slice).unwrap_or_default(),
-            CloudChange::CreatePool { body } | CloudChange::UpdatePool { fields: body, .. } => {
-                std::slice::from_ref(body)
-            }
-            _ => return false,
-        };
-        let ids: Vec<ListenerId> = match part {
-            PlanPart::Port(Some(id)) => vec![*id],
-            _ => wanted.header.listeners.iter().map(|wish| wish.id).collect(),
-        };
-        let parts = self.sharing.as_deref().map(|sharing| &sharing.parts);
-        let header =
-            |id: &ListenerId| parts.and_then(|parts| parts.get(id)).map_or(&wanted.header, |part| &part.header);
-        !pools.is_empty()
-            && pools.iter().all(|pool| pool["lb_algorithm"] == ROUND_ROBIN)
-            && ids.iter().all(|id| header(id).balancing.algorithm.is_none())
-    }
-
-    /// The provider has no security groups. That it refused the whole in one request was for their sake.
-    fn learn_groups_missing(&mut self, now: Duration) -> Option<MissingAbility> {
-        self.memory.unlearn(CloudAbility::PopulatedCreate);
-        self.learn(CloudAbility::SecurityGroups, now)
     }
 
     /// Returns the part of what is wanted that a change is about.
