@@ -157,7 +157,12 @@ impl Actor {
     fn lacks_quota(&mut self, change: &CloudChange, part: PlanPart, words: String, until: Duration) {
         let is_for_a_part = match has_policies(change) {
             true => !names(&words, &["loadbalancer"]),
-            false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "healthmonitor", "member"]),
+            // Also a single port serves without its monitor.
+            false if names(&words, &["healthmonitor"]) => {
+                let is_whole = matches!(change, CloudChange::CreateBalancer { body } if body.get("listeners").is_some());
+                is_whole && self.seen.balancers.is_empty()
+            }
+            false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "member"]),
         };
         if is_for_a_part {
             self.memory.make_apart(until);
@@ -371,11 +376,19 @@ impl Actor {
             CloudChange::DeletePolicy { id } => PlanPart::Removal(id.clone()),
             CloudChange::DeletePool { id } if self.service_pool(id).is_some() => PlanPart::Removal(id.clone()),
             _ => {
+                use CloudChange::{CreateMonitor, DeleteMonitor, UpdateMonitor};
+                let is_monitor =
+                    matches!(change, CreateMonitor { .. } | UpdateMonitor { .. } | DeleteMonitor { .. });
                 if let Some(service) = change.about().and_then(|id| self.service_pool(id)) {
-                    return PlanPart::Pool(service);
+                    return if is_monitor {
+                        PlanPart::Monitor(PoolId::Service(service))
+                    } else {
+                        PlanPart::Pool(service)
+                    };
                 }
                 let port = change.about().and_then(|id| self.port_at(id).or_else(|| self.port_tagged(id)));
                 match (change, port) {
+                    (_, Some(id)) if is_monitor => PlanPart::Monitor(id.into()),
                     (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields.get("allowed_cidrs").is_some() => {
                         PlanPart::Ranges(id)
                     }

@@ -66,6 +66,8 @@ pub(crate) enum PlanPart {
     Policy(String),
     /// Members that a pool has not yet.
     NewMembers(PoolId),
+    /// The monitor of a pool.
+    Monitor(PoolId),
     /// That no client connects to a listener.
     Closing(ListenerId),
     /// A certificate that is to be stored, by its hash.

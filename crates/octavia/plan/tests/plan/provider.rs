@@ -8,7 +8,7 @@ use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, Servi
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
-use crate::executor::World;
+use crate::executor::{Refuses, World};
 use crate::services::{change, made, world};
 use crate::wish::{Wish, forwarded};
 
@@ -249,6 +249,28 @@ fn a_service_without_room_for_its_load_balancer_or_its_only_port_makes_nothing()
         world.cloud.set_quota("p1", quota);
         assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
         assert_eq!((world.sent.len(), world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).len()), (1, 0));
+    }
+}
+
+/// In one request and step by step, for a quota and for what the provider cannot do.
+#[test]
+fn a_monitor_that_is_refused_does_not_keep_its_port_from_serving() {
+    let lacks: Refuses = |change| matches!(change, CloudChange::CreateMonitor { .. }).then(not_found);
+    for (populated, refuses) in [(true, None), (false, None), (false, Some(lacks))] {
+        let (wish, mut world) = world(|wish| wish.monitor = true);
+        world.cloud.provider_mut().populated = populated;
+        world.refuses = refuses;
+        let monitors = if refuses.is_some() { None } else { Some(0) };
+        world.cloud.set_quota("p1", ProjectQuota { monitors, ..ProjectQuota::default() });
+        let step = world.run();
+        let is_said = matches!(step, BalancerStep::Blocked(Block::Quota(_) | Block::Unsupported(_)));
+        assert!(is_said, "populated: {populated}, {step:?}");
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "populated: {populated}");
+        world.refuses = None;
+        world.cloud.set_quota("p1", ProjectQuota::default());
+        world.run_for(HOUR);
+        made(&wish, &mut world);
+        assert!(world.actor.balancer().unwrap().pools[0].monitor.is_some());
     }
 }
 
