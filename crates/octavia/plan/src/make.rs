@@ -200,8 +200,9 @@ impl Actor {
         if let Some(step) = self.surplus_secret(target, now) {
             return step;
         }
-        if let Some(pool) = self.memory.unread.first() {
-            return BalancerStep::Look(CloudLook::Members { pool: pool.clone() });
+        // One that is gone has no members to read.
+        if let Some(pool) = balancer.pools.iter().find(|one| self.memory.unread.contains(&one.id)) {
+            return BalancerStep::Look(CloudLook::Members { pool: pool.id.clone() });
         }
         self.at_rest(target, balancer, now)
     }
