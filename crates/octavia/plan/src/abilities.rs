@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{ApiVersion, CloudFacts, DesiredLoadBalancer, ProviderAbilities};
+use gimbal_kuryr_model::{ApiVersion, CloudFacts, DesiredEntry, DesiredLoadBalancer, ListenerId, ProviderAbilities};
 
 use crate::actor::Actor;
+use crate::change::CloudChange;
+use crate::memory::PlanPart;
 use crate::outcome::{CloudAbility, MissingAbility};
+use crate::target::ROUND_ROBIN;
 
 /// How long an ability stays missing: providers are upgraded.
 pub(crate) const MISSING_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -66,8 +69,36 @@ impl Actor {
         }
     }
 
+    /// Whether a change sets the usual algorithm of pools for which none was asked.
+    pub(crate) fn leaves_algorithms_open(&self, change: &CloudChange, part: &PlanPart) -> bool {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
+        let pools = match change {
+            CloudChange::CreateBalancer { body } => body["pools"].as_array().map(Vec::as_slice).unwrap_or_default(),
+            CloudChange::CreatePool { body } | CloudChange::UpdatePool { fields: body, .. } => {
+                std::slice::from_ref(body)
+            }
+            _ => return false,
+        };
+        let ids: Vec<ListenerId> = match part {
+            PlanPart::Port(Some(id)) => vec![*id],
+            _ => wanted.header.listeners.iter().map(|wish| wish.id).collect(),
+        };
+        let parts = self.sharing.as_deref().map(|sharing| &sharing.parts);
+        let header =
+            |id: &ListenerId| parts.and_then(|parts| parts.get(id)).map_or(&wanted.header, |part| &part.header);
+        !pools.is_empty()
+            && pools.iter().all(|pool| pool["lb_algorithm"] == ROUND_ROBIN)
+            && ids.iter().all(|id| header(id).balancing.algorithm.is_none())
+    }
+
+    /// The provider has no security groups. That it refused the whole in one request was for their sake.
+    pub(crate) fn learn_groups_missing(&mut self, now: Duration) -> Option<MissingAbility> {
+        self.memory.unlearn(CloudAbility::PopulatedCreate);
+        self.learn(CloudAbility::SecurityGroups, now)
+    }
+
     pub(crate) fn missing(&self, ability: CloudAbility) -> MissingAbility {
-        let gimbal_kuryr_model::DesiredEntry::LoadBalancer(wanted) = &self.desired else {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else {
             return MissingAbility { provider: String::new(), ability };
         };
         let seen = self.balancer().map(|one| one.provider.clone());

@@ -120,13 +120,11 @@ impl Actor {
 
     /// Returns the ports that cannot be served, with the reason in words.
     #[must_use]
-    pub fn unsupported(&self, facts: &CloudFacts) -> Vec<(ListenerId, String)> {
+    pub fn unsupported(&self, facts: &CloudFacts, now: Duration) -> Vec<(ListenerId, String)> {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
-        // What is believed to be missing was so at the last look.
-        let target = self.target(wanted, facts, Duration::ZERO);
+        let target = self.target(wanted, facts, now);
         let all = wanted.header.listeners.iter().map(|wish| wish.id);
-        let words =
-            |id| target.refusal(id).or_else(|| self.memory.unsupported.get(&id).map(String::as_str)).map(str::to_owned);
+        let words = |id| target.refusal(id).or_else(|| self.memory.refusal_of(id, now)).map(str::to_owned);
         all.filter_map(|id| Some((id, words(id)?))).collect()
     }
 
@@ -135,7 +133,7 @@ impl Actor {
         self.memory.blocked(now).map(|(part, block)| match part {
             PlanPart::Port(id) => (*id, block),
             PlanPart::Ranges(id) | PlanPart::Closing(id) => (Some(*id), block),
-            PlanPart::NewMembers(pool) => (pool.listener(), block),
+            PlanPart::NewMembers(pool) | PlanPart::Monitor(pool) => (pool.listener(), block),
             PlanPart::Balancer
             | PlanPart::Successor
             | PlanPart::FloatingIp
@@ -193,6 +191,7 @@ impl Actor {
     pub fn looked(&mut self, mut seen: Seen, now: Duration) -> Option<MissingAbility> {
         seen.balancers.iter_mut().flat_map(|one| &mut one.listeners).for_each(SeenListener::order_policies);
         self.keep_unmarked(&mut seen);
+        self.find_unmarked(&seen);
         let unfinished = self.find_unfinished(&mut seen, now);
         let tag = self.mark.owner_tag();
         self.memory.looked(&seen, now, self.drift_interval, |tags| tags.contains(&tag));

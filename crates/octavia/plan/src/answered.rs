@@ -15,7 +15,6 @@ use crate::pools::texts;
 use crate::seen::Provisioning;
 use crate::seen_policy::SeenPolicy;
 use crate::step::Block;
-use crate::target::ROUND_ROBIN;
 
 /// How long to leave a project alone whose quota is used up, or where a right is missing.
 pub(crate) const BLOCKED_FOR: Duration = Duration::from_secs(300);
@@ -24,6 +23,8 @@ const INVALID_PAUSE: Duration = Duration::from_secs(1);
 /// How long to leave alone what is invalid. Mostly that is so until something else is wanted, but Octavia says the same of a
 /// certificate that its store cannot give just now, or of a flavor that is not there yet, and nothing says when that ends.
 const INVALID_FOR: Duration = Duration::from_secs(3600);
+/// The same of what the provider cannot do: it may be upgraded, and one node of Octavia may say so of what the others can do.
+const UNSUPPORTED_FOR: Duration = INVALID_FOR;
 /// How long to leave a load balancer alone that somebody else changes.
 const PENDING_PAUSE: Duration = Duration::from_secs(1);
 /// How long to leave a provider alone that has failed.
@@ -110,7 +111,7 @@ impl Actor {
             ServiceRefusal::Busy(after) if is_secret => self.part_failed(part, now, after),
             // It is no secret that has changed.
             ServiceRefusal::Invalid(words) | ServiceRefusal::Unsupported(words) if is_secret => {
-                memory.block(part, Block::Certificate(words), Some(now + BLOCKED_FOR));
+                memory.block(part, Block::Certificate(words), now + BLOCKED_FOR);
             }
             ServiceRefusal::Pending => {
                 // Somebody else's change, or ours whose answer was lost: its end is waited for, and what it did is looked at.
@@ -134,12 +135,12 @@ impl Actor {
             ServiceRefusal::Busy(after) | ServiceRefusal::ProjectBusy(after) => memory.failed(now, after),
             ServiceRefusal::Quota(words) => self.lacks_quota(change, part, words, now + BLOCKED_FOR),
             // Others may find an address, in another subnet for instance.
-            ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), now + BLOCKED_FOR),
             // Somebody has to make a router, and nothing says when that is done.
             ServiceRefusal::Unreachable(words) => {
-                memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR))
+                memory.block(part, Block::Unsupported(words), now + BLOCKED_FOR)
             }
-            ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), Some(now + BLOCKED_FOR)),
+            ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), now + BLOCKED_FOR),
             ServiceRefusal::Invalid(words) => return self.invalid(change, part, words, now),
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
         }
@@ -156,12 +157,17 @@ impl Actor {
     fn lacks_quota(&mut self, change: &CloudChange, part: PlanPart, words: String, until: Duration) {
         let is_for_a_part = match has_policies(change) {
             true => !names(&words, &["loadbalancer"]),
-            false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "healthmonitor", "member"]),
+            // Also a single port serves without its monitor.
+            false if names(&words, &["healthmonitor"]) => {
+                let is_whole = matches!(change, CloudChange::CreateBalancer { body } if body.get("listeners").is_some());
+                is_whole && self.seen.balancers.is_empty()
+            }
+            false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "member"]),
         };
         if is_for_a_part {
             self.memory.make_apart(until);
         } else {
-            self.memory.block(part, Block::Quota(words), Some(until));
+            self.memory.block(part, Block::Quota(words), until);
         }
     }
 
@@ -222,7 +228,7 @@ impl Actor {
                     return self.learn(CloudAbility::OwnPort, now);
                 }
                 // Without that port it would be something else than what is wanted.
-                self.memory.block(part, Block::Unsupported(words), Some(now + INVALID_FOR));
+                self.memory.block(part, Block::Unsupported(words), now + INVALID_FOR);
                 return None;
             }
             Some(port) if words.contains("already used by device") => self.port_is_used(port, now),
@@ -252,7 +258,7 @@ impl Actor {
             }
             Some(Some(before)) if before == words => {
                 let time = if refers_to_certificates(change) { BLOCKED_FOR } else { INVALID_FOR };
-                self.memory.block(part, Block::Invalid(words), Some(now + time));
+                self.memory.block(part, Block::Invalid(words), now + time);
             }
             // Other words, or each look sees something else: the pause grows.
             Some(_) => {
@@ -296,7 +302,7 @@ impl Actor {
         now: Duration,
     ) -> Option<MissingAbility> {
         let populated = |body: &Value| body.get("listeners").is_some();
-        let restricts = |body: &Value| body.get("allowed_cidrs").is_some();
+        let restricts = |body: &Value| body["allowed_cidrs"].as_array().is_some_and(|ranges| !ranges.is_empty());
         let has_groups = |body: &Value| body.get("vip_sg_ids").is_some();
         if words.contains("algorithm") && self.leaves_algorithms_open(change, &part) {
             // That it refused the whole in one request was for their sake.
@@ -315,60 +321,25 @@ impl Actor {
                 drop(self.learn(CloudAbility::PopulatedCreate, now));
             }
             CloudChange::SetMembers { .. } => return self.learn(CloudAbility::BatchMembers, now),
-            // The listener is there and would let everybody in: it goes, for what is not restricted must not be open.
-            CloudChange::UpdateListener { fields, .. } if restricts(fields) => {
-                self.refuse_port(part, words);
+            // Where a listener is there it goes, for what is not restricted must not be open.
+            CloudChange::CreateListener { body } | CloudChange::UpdateListener { fields: body, .. }
+                if restricts(body) && words.contains("allowed_cidrs") =>
+            {
                 return self.learn(CloudAbility::ClientRanges, now);
             }
-            CloudChange::CreateListener { body } if restricts(body) && words.contains("allowed_cidrs") => {
-                self.refuse_port(part, words);
-                return self.learn(CloudAbility::ClientRanges, now);
-            }
-            CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => self.refuse_port(part, words),
+            CloudChange::CreateListener { .. } | CloudChange::CreatePool { .. } => match part {
+                PlanPart::Port(Some(id)) => self.memory.refuse_port(id, words, now + UNSUPPORTED_FOR),
+                part => self.memory.block(part, Block::Unsupported(words), now + UNSUPPORTED_FOR),
+            },
             // Where others are it may be what this one does, or how its rules compare.
             CloudChange::CreatePolicy { .. } if !self.has_policies() => return self.learn(CloudAbility::L7, now),
             // What is not wanted cannot be wrong by itself.
             _ if change.is_deletion() || self.desired.is_deleting() => {
-                self.memory.block(part, Block::Unsupported(words), Some(now + BLOCKED_FOR));
+                self.memory.block(part, Block::Unsupported(words), now + BLOCKED_FOR);
             }
-            _ => self.memory.block(part, Block::Unsupported(words), None),
+            _ => self.memory.block(part, Block::Unsupported(words), now + UNSUPPORTED_FOR),
         }
         None
-    }
-
-    /// Whether a change sets the usual algorithm of pools for which none was asked.
-    fn leaves_algorithms_open(&self, change: &CloudChange, part: &PlanPart) -> bool {
-        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
-        let pools = match change {
-            CloudChange::CreateBalancer { body } => body["pools"].as_array().map(Vec::as_slice).unwrap_or_default(),
-            CloudChange::CreatePool { body } | CloudChange::UpdatePool { fields: body, .. } => {
-                std::slice::from_ref(body)
-            }
-            _ => return false,
-        };
-        let ids: Vec<ListenerId> = match part {
-            PlanPart::Port(Some(id)) => vec![*id],
-            _ => wanted.header.listeners.iter().map(|wish| wish.id).collect(),
-        };
-        let parts = self.sharing.as_deref().map(|sharing| &sharing.parts);
-        let header =
-            |id: &ListenerId| parts.and_then(|parts| parts.get(id)).map_or(&wanted.header, |part| &part.header);
-        !pools.is_empty()
-            && pools.iter().all(|pool| pool["lb_algorithm"] == ROUND_ROBIN)
-            && ids.iter().all(|id| header(id).balancing.algorithm.is_none())
-    }
-
-    /// The provider has no security groups. That it refused the whole in one request was for their sake.
-    fn learn_groups_missing(&mut self, now: Duration) -> Option<MissingAbility> {
-        self.memory.unlearn(CloudAbility::PopulatedCreate);
-        self.learn(CloudAbility::SecurityGroups, now)
-    }
-
-    fn refuse_port(&mut self, part: PlanPart, words: String) {
-        match part {
-            PlanPart::Port(Some(id)) | PlanPart::Ranges(id) => drop(self.memory.unsupported.insert(id, words)),
-            part => self.memory.block(part, Block::Unsupported(words), None),
-        }
     }
 
     /// Returns the part of what is wanted that a change is about.
@@ -405,11 +376,19 @@ impl Actor {
             CloudChange::DeletePolicy { id } => PlanPart::Removal(id.clone()),
             CloudChange::DeletePool { id } if self.service_pool(id).is_some() => PlanPart::Removal(id.clone()),
             _ => {
+                use CloudChange::{CreateMonitor, DeleteMonitor, UpdateMonitor};
+                let is_monitor =
+                    matches!(change, CreateMonitor { .. } | UpdateMonitor { .. } | DeleteMonitor { .. });
                 if let Some(service) = change.about().and_then(|id| self.service_pool(id)) {
-                    return PlanPart::Pool(service);
+                    return if is_monitor {
+                        PlanPart::Monitor(PoolId::Service(service))
+                    } else {
+                        PlanPart::Pool(service)
+                    };
                 }
                 let port = change.about().and_then(|id| self.port_at(id).or_else(|| self.port_tagged(id)));
                 match (change, port) {
+                    (_, Some(id)) if is_monitor => PlanPart::Monitor(id.into()),
                     (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields.get("allowed_cidrs").is_some() => {
                         PlanPart::Ranges(id)
                     }

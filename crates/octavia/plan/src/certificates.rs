@@ -88,7 +88,7 @@ impl Actor {
             FoundContent::Unusable(words) => format!("certificate {}: {words}", wish.secret),
             FoundContent::Nowhere => format!("certificate {}: the cluster has it no longer", wish.secret),
         };
-        self.memory.block(PlanPart::Certificate(hash), Block::Certificate(words), Some(now + ASK_AGAIN));
+        self.memory.block(PlanPart::Certificate(hash), Block::Certificate(words), now + ASK_AGAIN);
     }
 
     /// Wipes the contents that are held, and forgets what was asked for: where the stream was lost, nothing is stored.
@@ -127,7 +127,7 @@ impl Actor {
         if self.wishes().next().is_some() {
             let words = format!("certificates cannot be stored, for it is not known which are: {words}");
             let time = if is_refused { BLOCKED_FOR } else { ASK_AGAIN };
-            self.memory.block(PlanPart::Secrets, Block::Certificate(words), Some(now + time));
+            self.memory.block(PlanPart::Secrets, Block::Certificate(words), now + time);
         } else if self.desired.is_deleting() && !is_refused {
             self.memory.part_failed(PlanPart::Secrets, now, None);
         }

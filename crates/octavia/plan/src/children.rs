@@ -33,7 +33,7 @@ impl Actor {
         let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
         let is_served = |id: &ListenerId| {
             let can_be = !target.lacks_certificate(*id) || listener_at(balancer, *id).is_some();
-            can_be && target.refusal(*id).is_none() && !self.memory.unsupported.contains_key(id)
+            can_be && target.refusal(*id).is_none() && self.memory.refusal_of(*id, now).is_none()
         };
         let (wanted, refused): (Vec<ListenerId>, Vec<ListenerId>) = all.partition(is_served);
         let left = self.left_open(target, balancer, &refused);
@@ -90,7 +90,7 @@ impl Actor {
     ) -> Vec<(ListenerId, &'a SeenListener)> {
         let left = |id: &ListenerId| {
             let seen = listener_at(balancer, *id).filter(|seen| self.mark.is_on(&seen.tags))?;
-            covers(target.clients(*id), &seen.allowed_cidrs).then_some((*id, seen))
+            covers(&target.clients(*id), &seen.allowed_cidrs).then_some((*id, seen))
         };
         refused.iter().filter_map(left).collect()
     }
@@ -256,7 +256,7 @@ fn listener_fields(
     if whole || seen.default_pool.as_deref() != pool {
         fields.insert("default_pool_id".into(), json!(pool));
     }
-    if *up && !seen.admin_state_up && may_open(target.clients(wanted.id), seen) {
+    if *up && !seen.admin_state_up && may_open(&target.clients(wanted.id), seen) {
         fields.insert("admin_state_up".into(), json!(true));
     }
     fields.extend(if whole { options.clone() } else { differing(&seen.row, options) });

@@ -47,6 +47,9 @@ impl Actor {
         facts: &CloudFacts,
         balancer: &SeenBalancer,
     ) -> FloatingNext {
+        if let Some(step) = self.floating_marked_again() {
+            return FloatingNext::Step(step);
+        }
         let port = balancer.vip_port.as_str();
         let project = &*wanted.header.placement.project;
         let Some(wish) = wanted.header.floating.as_deref() else {
@@ -200,6 +203,12 @@ impl Actor {
             Some(_) => update(one, json!({"port_id": null})),
             None => BalancerStep::Change(CloudChange::DeleteFloatingIp { id: one.id.clone() }),
         }
+    }
+
+    /// Returns the step that gives a floating IP of ours its mark again which somebody has taken off.
+    pub(crate) fn floating_marked_again(&self) -> Option<BalancerStep> {
+        let mut unmarked = self.seen.floating.iter().filter(|one| !self.mark.is_in(&one.description));
+        unmarked.find_map(|one| Some(update(one, json!({"description": self.memory.unmarked.get(&one.id)?}))))
     }
 
     /// Returns the step by which new connections stop when the owner goes.

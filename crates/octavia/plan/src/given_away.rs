@@ -35,7 +35,7 @@ impl Actor {
             port.user, port.id
         );
         self.memory.given_away = true;
-        self.memory.block(PlanPart::Balancer, Block::Conflict(words), Some(now + GIVEN_AWAY_FOR));
+        self.memory.block(PlanPart::Balancer, Block::Conflict(words), now + GIVEN_AWAY_FOR);
     }
 
     /// Returns such a port if it is to be waited for: where there is a load balancer, or another port for one, it is not.

@@ -24,6 +24,7 @@ impl Actor {
         now: Duration,
     ) -> WantedBalancer<'a> {
         let abilities = self.abilities(wanted, facts, now);
+        let has_one = || self.balancer().map_or(!abilities.additional_vips, |one| one.additional_vips.is_empty());
         WantedBalancer {
             key: &self.key,
             wanted,
@@ -31,6 +32,7 @@ impl Actor {
             mark: &self.mark,
             resource_tags: &self.resource_tags,
             abilities,
+            has_one_address: !wanted.header.vip.additional_subnets.is_empty() && has_one(),
             sharing: self.sharing.as_deref(),
             certificates: self.references(wanted),
             serves_https: self.serves_https(wanted),
@@ -134,7 +136,7 @@ impl Actor {
                 let is_left_out = |id: &_| {
                     target.refusal(*id).is_some()
                         || target.lacks_certificate(*id)
-                        || self.memory.unsupported.contains_key(id)
+                        || self.memory.refusal_of(*id, now).is_some()
                 };
                 let without: Vec<_> = all.filter(is_left_out).collect();
                 let (port, replaces) = (port.map(|port| port.id.as_str()), replaces.map(|one| one.id.as_str()));
@@ -207,8 +209,9 @@ impl Actor {
         if let Some(step) = self.surplus_secret(target, now) {
             return step;
         }
-        if let Some(pool) = self.memory.unread.first() {
-            return BalancerStep::Look(CloudLook::Members { pool: pool.clone() });
+        // One that is gone has no members to read.
+        if let Some(pool) = balancer.pools.iter().find(|one| self.memory.unread.contains(&one.id)) {
+            return BalancerStep::Look(CloudLook::Members { pool: pool.id.clone() });
         }
         self.at_rest(target, balancer, now)
     }

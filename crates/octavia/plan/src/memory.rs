@@ -1,5 +1,6 @@
 //! What an actor remembers besides what is wanted and what was seen.
 
+mod lacking;
 mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +66,8 @@ pub(crate) enum PlanPart {
     Policy(String),
     /// Members that a pool has not yet.
     NewMembers(PoolId),
+    /// The monitor of a pool.
+    Monitor(PoolId),
     /// That no client connects to a listener.
     Closing(ListenerId),
     /// A certificate that is to be stored, by its hash.
@@ -89,8 +92,7 @@ impl PlanPart {
 #[derive(Debug, Clone, PartialEq)]
 struct LeftAlone {
     block: Block,
-    /// Unset: until something else is wanted.
-    until: Option<Duration>,
+    until: Duration,
     /// Of what fails: how often in a row, and until when it is left alone even if something else is wanted.
     failing: Option<(u32, Duration)>,
 }
@@ -140,8 +142,8 @@ pub(crate) struct Memory {
     strangers: BTreeMap<String, Duration>,
     /// Those of them that were there for a drift interval.
     condemned: BTreeSet<String>,
-    /// Ports that the provider cannot serve, with its words.
-    pub(crate) unsupported: BTreeMap<ListenerId, String>,
+    /// Ports that the provider cannot serve, with its words, and until when that is believed.
+    pub(crate) unsupported: BTreeMap<ListenerId, (String, Duration)>,
     /// What answers have shown to be missing, and until when that is believed.
     missing: BTreeMap<CloudAbility, Duration>,
     /// Pools whose members' IDs are not known.
@@ -162,6 +164,8 @@ pub(crate) struct Memory {
     pub(crate) asked_balancer: Option<(String, Option<Duration>)>,
     /// Until when a load balancer that serves is not deleted to be made again.
     pub(crate) stays_until: Option<Duration>,
+    /// Floating IPs that had the mark and were found without it, and the description that each had.
+    pub(crate) unmarked: BTreeMap<String, String>,
     /// When a floating IP was led from one port to another.
     pub(crate) moved: Option<Duration>,
     /// A port of ours that Octavia refuses because something uses it, since when, and whether that is for good.
@@ -187,7 +191,7 @@ fn pauses(failures: u32, at_least: Option<Duration>) -> (Duration, Duration) {
 impl LeftAlone {
     /// Whether it still matters. What has failed long ago has succeeded since, or nothing was left to be done.
     fn is_of_late(&self, now: Duration) -> bool {
-        self.until.is_none_or(|until| until + LONGEST_PAUSE > now)
+        self.until + LONGEST_PAUSE > now
     }
 }
 
@@ -222,13 +226,12 @@ impl Memory {
     pub(crate) fn wish_changed(&mut self, same: impl Fn(&PlanPart) -> bool) {
         self.just_looked = None;
         self.blocks.retain(|part, one| {
-            // What has no end by itself would be for good.
-            if one.until.is_some() && same(part) {
+            if same(part) {
                 return true;
             }
             one.failing.as_mut().is_some_and(|(failures, least)| {
                 *failures = 0;
-                one.until = Some(*least);
+                one.until = *least;
                 true
             })
         });
@@ -272,7 +275,7 @@ impl Memory {
     }
 
     /// Leaves a part alone.
-    pub(crate) fn block(&mut self, part: PlanPart, block: Block, until: Option<Duration>) {
+    pub(crate) fn block(&mut self, part: PlanPart, block: Block, until: Duration) {
         self.blocks.insert(part, LeftAlone { block, until, failing: None });
     }
 
@@ -284,7 +287,7 @@ impl Memory {
     /// Returns why a part is left alone.
     pub(crate) fn block_of(&self, part: &PlanPart, now: Duration) -> Option<&Block> {
         let LeftAlone { block, until, .. } = self.blocks.get(part)?;
-        until.is_none_or(|until| until > now).then_some(block)
+        (*until > now).then_some(block)
     }
 
     /// Whether a part goes on failing, so that nothing else waits for it.
@@ -300,7 +303,7 @@ impl Memory {
     /// Returns the step where nothing else can be done than what is left alone.
     pub(crate) fn left_alone(&self, part: &PlanPart, now: Duration) -> Option<BalancerStep> {
         let block = self.block_of(part, now)?;
-        Some(match (block, self.blocks.get(part).and_then(|one| one.until)) {
+        Some(match (block, self.blocks.get(part).map(|one| one.until)) {
             (Block::Failing, Some(until)) => BalancerStep::Wait(Wait::Until(until)),
             _ => BalancerStep::Blocked(block.clone()),
         })
@@ -352,6 +355,7 @@ impl Memory {
         self.unread.clear();
         self.asked_floating = None;
         self.missing.retain(|_, until| *until > now);
+        self.unsupported.retain(|_, (_, until)| *until > now);
         self.blocks.retain(|_, one| one.is_of_late(now));
         // A look that came early says nothing about a commit that comes late.
         let is_due = self.next_look().is_none_or(|due| due <= now);
@@ -407,18 +411,6 @@ impl Memory {
         self.condemned.contains(key)
     }
 
-    pub(crate) fn lacks(&self, ability: CloudAbility, now: Duration) -> bool {
-        self.missing.get(&ability).is_some_and(|until| *until > now)
-    }
-
-    pub(crate) fn unlearn(&mut self, ability: CloudAbility) {
-        self.missing.remove(&ability);
-    }
-
-    pub(crate) fn miss(&mut self, ability: CloudAbility, until: Duration) {
-        self.missing.insert(ability, until);
-    }
-
     pub(crate) fn make_apart(&mut self, until: Duration) {
         self.apart = Some(until);
     }
@@ -450,9 +442,9 @@ impl Memory {
         let known = self.blocks.get(&part).filter(|one| one.is_of_late(now));
         let failures = known.and_then(|one| one.failing).map_or(0, |(failures, _)| failures);
         let (pause, least) = pauses(failures, at_least);
-        let (until, failing) = (Some(now + pause), Some((failures + 1, now + least)));
+        let (until, failing) = (now + pause, Some((failures + 1, now + least)));
         self.blocks.insert(part, LeftAlone { block: Block::Failing, until, failing });
-        let fails = |one: &LeftAlone| one.failing.is_some() && one.until.is_some_and(|until| until > now);
+        let fails = |one: &LeftAlone| one.failing.is_some() && one.until > now;
         // The key manager has troubles of its own.
         let counts = |(part, one): &(&PlanPart, &LeftAlone)| {
             !matches!(part, PlanPart::Certificate(_) | PlanPart::Secrets) && fails(one)
@@ -472,7 +464,7 @@ impl Memory {
     pub(crate) fn is_retry_blind(&self, now: Duration) -> bool {
         let last = self.looks.map(|(_, last)| last);
         let is_due = |one: &LeftAlone| {
-            one.failing.is_some() && one.until.is_some_and(|until| until <= now && last.is_none_or(|last| last < until))
+            one.failing.is_some() && one.until <= now && last.is_none_or(|last| last < one.until)
         };
         self.blocks.values().any(is_due)
     }
@@ -480,7 +472,9 @@ impl Memory {
     /// Returns when the first of the parts that are left alone is to be tried again.
     pub(crate) fn retry_at(&self, now: Duration) -> Option<Duration> {
         let asked = self.asked_balancer.iter().filter_map(|(_, until)| *until);
-        self.blocks.values().filter_map(|one| one.until).chain(asked).filter(|until| *until > now).min()
+        let unsupported = self.unsupported.values().map(|(_, until)| *until);
+        let all = self.blocks.values().map(|one| one.until).chain(asked).chain(unsupported);
+        all.filter(|until| *until > now).min()
     }
 
     /// Whether some part has failed, not long ago or long ago.

@@ -70,7 +70,7 @@ impl<'a> PoolsByTag<'a> {
 }
 
 impl Actor {
-    /// Returns a pool that has its members and its monitor, or the next step towards that if there is one.
+    /// Returns a pool that has its members and its monitor, if that is not left alone; or the next step towards that if there is one.
     pub(crate) fn pool_made<'a>(
         &self,
         target: &WantedBalancer<'_>,
@@ -93,8 +93,10 @@ impl Actor {
         if let Some(step) = self.members_step(pool, &target.members(&wanted.id), &target.abilities, may) {
             return Err(Some(step));
         }
-        match self.monitor_change(pool, wanted, may.repair) {
-            Some(change) => Err(Some(BalancerStep::Change(change))),
+        // One that is refused does not keep the members from serving.
+        let change = self.monitor_change(pool, wanted, may.repair).map(BalancerStep::Change);
+        match change.and_then(|step| self.unless_blocked(step, now)) {
+            Some(step) => Err(Some(step)),
             None => Ok(pool),
         }
     }

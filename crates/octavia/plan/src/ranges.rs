@@ -29,14 +29,14 @@ impl Actor {
             if *ranges == ClientRanges::NoOne {
                 return if seen.admin_state_up { closed() } else { None };
             }
-            if covers(ranges, &seen.allowed_cidrs) {
+            if covers(&ranges, &seen.allowed_cidrs) {
                 return None;
             }
             // What is refused must not stay open for those who may not connect any more.
             match self.memory.block_of(&PlanPart::Ranges(*id), now) {
-                Some(Block::Invalid(_)) if seen.admin_state_up => closed(),
+                Some(Block::Invalid(_) | Block::Unsupported(_)) if seen.admin_state_up => closed(),
                 Some(_) => None,
-                None => Some(update(seen, json!({"allowed_cidrs": cidrs(ranges)}))),
+                None => Some(update(seen, json!({"allowed_cidrs": cidrs(&ranges)}))),
             }
         })
     }
@@ -49,10 +49,10 @@ impl Actor {
         id: ListenerId,
     ) -> Option<BalancerStep> {
         let ranges = target.clients(id);
-        if *ranges == ClientRanges::NoOne || is_same(ranges, &seen.allowed_cidrs) {
+        if *ranges == ClientRanges::NoOne || is_same(&ranges, &seen.allowed_cidrs) {
             return None;
         }
-        Some(update(seen, json!({"allowed_cidrs": cidrs(ranges)})))
+        Some(update(seen, json!({"allowed_cidrs": cidrs(&ranges)})))
     }
 }
 

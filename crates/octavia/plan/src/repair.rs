@@ -155,6 +155,7 @@ impl Actor {
             _ if !repairs => None,
             PlanPart::Ranges(id) => Some(PlanPart::Port(Some(id))),
             PlanPart::Removal(_) => Some(PlanPart::Balancer),
+            PlanPart::Monitor(id) => Some(PlanPart::of_pool(&id)),
             part => Some(part),
         }
     }

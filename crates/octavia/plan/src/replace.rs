@@ -28,6 +28,10 @@ fn would_be_missing(part: &PlanPart, current: &SeenBalancer) -> bool {
         PlanPart::Pool(id) => leads_to(current, &PoolId::Service(id.clone())),
         PlanPart::NewMembers(id @ PoolId::Service(_)) => leads_to(current, id),
         PlanPart::NewMembers(PoolId::Listener(_)) => true,
+        PlanPart::Monitor(id) => {
+            let tag = tag_of_pool(id);
+            current.pools.iter().any(|one| one.monitor.is_some() && one.tags.contains(&tag))
+        }
         _ => false,
     };
     // A router that no client reaches has nothing to lose, and what lacks room may have it as soon as that one is gone.

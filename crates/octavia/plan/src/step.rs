@@ -145,7 +145,7 @@ impl Actor {
 
     fn remove(&self, now: Duration) -> BalancerStep {
         // Floating IPs first, so that no new connection comes.
-        if let Some(step) = self.detached() {
+        if let Some(step) = self.floating_marked_again().or_else(|| self.detached()) {
             return step;
         }
         if let Some(step) = self.marked_again(now) {

@@ -101,7 +101,7 @@ impl Actor {
         if self.wants_address(&suspect.address) {
             let user = if port.device_owner.is_empty() { "" } else { " of " };
             let words = format!("address {} belongs to port {}{user}{}", suspect.address, port.id, port.device_owner);
-            self.memory.block(PlanPart::Balancer, Block::Conflict(words), Some(now + TAKEN_FOR));
+            self.memory.block(PlanPart::Balancer, Block::Conflict(words), now + TAKEN_FOR);
         }
     }
 

@@ -1,12 +1,13 @@
 //! What is wanted, in Octavia's words.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use gimbal_kuryr_model::{
     Algorithm, ClientRanges, CloudFacts, DesiredKey, DesiredLoadBalancer, DesiredMember, HealthMonitor, ListenerId,
     ListenerKind, LoadBalancerHeader, MonitorKind, PoolId, ProxyVersion, Text,
 };
-use gimbal_model::Protocol;
+use gimbal_model::{Family, Protocol};
 use serde_json::{Map, Value, json};
 
 use crate::abilities::UsableAbilities;
@@ -27,6 +28,8 @@ pub(crate) struct WantedBalancer<'a> {
     pub(crate) mark: &'a Mark,
     pub(crate) resource_tags: &'a [Text],
     pub(crate) abilities: UsableAbilities,
+    /// Whether the load balancer has one address where two are wanted.
+    pub(crate) has_one_address: bool,
     pub(crate) sharing: Option<&'a Sharing>,
     /// What the TLS listeners of a router refer to, the default first.
     pub(crate) certificates: Vec<String>,
@@ -80,9 +83,17 @@ impl WantedBalancer<'_> {
         part.map_or_else(|| self.header(), |part| &part.header)
     }
 
-    /// Returns who may connect to a port.
-    pub(crate) fn clients(&self, id: ListenerId) -> &ClientRanges {
-        &self.header_of(id).clients
+    /// Returns who may connect to a port. Octavia refuses ranges of a family that the load balancer has no address of.
+    pub(crate) fn clients(&self, id: ListenerId) -> Cow<'_, ClientRanges> {
+        let clients = &self.header_of(id).clients;
+        match clients {
+            ClientRanges::Only(ranges) if self.has_one_address => {
+                let family = self.header().balancing.family;
+                let left: Box<[_]> = ranges.iter().filter(|one| Family::of(one.addr()) == family).copied().collect();
+                Cow::Owned(if left.is_empty() { ClientRanges::NoOne } else { ClientRanges::Only(left) })
+            }
+            clients => Cow::Borrowed(clients),
+        }
     }
 
     fn part_name(&self, id: ListenerId) -> String {
@@ -147,7 +158,7 @@ impl WantedBalancer<'_> {
                 options.insert("sni_container_refs".into(), references.collect());
             }
         }
-        let (up, allowed) = match &header.clients {
+        let (up, allowed) = match &*self.clients(id) {
             ClientRanges::Everyone => (true, Some(Vec::new())),
             ClientRanges::Only(ranges) => (true, Some(ranges.iter().map(ToString::to_string).collect())),
             // For Octavia an empty list means everybody.
@@ -227,7 +238,7 @@ impl WantedBalancer<'_> {
 
     /// Returns why a port cannot be served, if that is known before it is tried.
     pub(crate) fn refusal(&self, id: ListenerId) -> Option<&'static str> {
-        let restricted = matches!(self.clients(id), ClientRanges::Only(_));
+        let restricted = matches!(*self.clients(id), ClientRanges::Only(_));
         match (restricted, self.abilities.speaks_ranges, self.abilities.provider.client_ranges) {
             (true, false, _) => Some("ranges of clients need version 2.12 of Octavia's API"),
             (true, true, false) => Some("the provider cannot restrict a listener to ranges of clients"),

@@ -1,5 +1,5 @@
-//! A port of ours that somebody has taken the mark off, by another description for instance: a search does not find it any more, and
-//! it would be left behind when its owner goes. As long as it is remembered it gets its mark again.
+//! A port or floating IP of ours that somebody has taken the mark off, by another description for instance: a search does not find it
+//! any more, and it would be left behind when its owner goes. As long as it is remembered it gets its mark again.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use serde_json::json;
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::seen::{Seen, SeenPort};
+use crate::mark::is_marked;
+use crate::seen::{Seen, SeenFloatingIp, SeenPort};
 use crate::step::BalancerStep;
 
 impl Actor {
@@ -22,6 +23,17 @@ impl Actor {
         let unmarked = |port: &SeenPort| SeenPort { description: String::new(), revision: None, ..port.clone() };
         let kept: Vec<SeenPort> = self.seen.ports.iter().filter(is_kept).map(unmarked).collect();
         seen.ports.extend(kept);
+    }
+
+    /// Remembers the floating IPs that had the mark and are found without it, by the port that they lead to. One that is kept, or has
+    /// the mark of another owner, is left to whoever has written that.
+    pub(crate) fn find_unmarked(&mut self, seen: &Seen) {
+        let had = |one: &SeenFloatingIp| {
+            let before = self.seen.floating.iter().find(|before| before.id == one.id).map(|before| &before.description);
+            before.filter(|words| self.mark.is_in(words)).or_else(|| self.memory.unmarked.get(&one.id)).cloned()
+        };
+        let unmarked = seen.floating.iter().filter(|one| !is_marked(&one.description) && !one.is_kept());
+        self.memory.unmarked = unmarked.filter_map(|one| Some((one.id.clone(), had(one)?))).collect();
     }
 
     /// Returns the step that gives such a port its mark again.

@@ -1,5 +1,8 @@
 //! The VIP: its port, and what about it cannot be changed.
 
+use std::time::Duration;
+
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
@@ -63,6 +66,15 @@ impl Actor {
             && target.additional_vips().into_iter().all(|(subnet, address)| has(subnet, address))
     }
 
+    /// Returns why the load balancer serves at one address where two are wanted, in words.
+    #[must_use]
+    pub fn missing_address(&self, facts: &CloudFacts) -> Option<&'static str> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
+        let target = self.target(wanted, facts, Duration::ZERO);
+        let could_have = target.abilities.additional_vips && target.has_one_address;
+        could_have.then_some("the load balancer was made with one address and keeps it; another one in its place has both")
+    }
+
     /// Something else has had this port for a drift interval.
     fn is_unusable(&self, port: &SeenPort) -> bool {
         self.memory.used_port.as_ref().is_some_and(|(id, _, for_good)| *id == port.id && *for_good)
@@ -70,7 +82,8 @@ impl Actor {
 }
 
 /// Whether something differs that a load balancer keeps for its life. Whose port the VIP has is no such thing: one that Octavia
-/// made serves as well, for as long as the load balancer lives. An address more than is wanted does no harm.
+/// made serves as well, for as long as the load balancer lives. An address more than is wanted does no harm, and one that serves alone is
+/// not taken away for a second one: a newer Octavia would have all of them replaced at once that were made before.
 pub(crate) fn must_be_replaced(balancer: &SeenBalancer, target: &WantedBalancer<'_>) -> bool {
     let header = &target.wanted.header;
     let differs = |wanted: Option<&str>, seen: &str| wanted.is_some_and(|wanted| wanted != seen);
@@ -88,7 +101,7 @@ pub(crate) fn must_be_replaced(balancer: &SeenBalancer, target: &WantedBalancer<
         || differs(header.vip.subnet.as_deref(), &balancer.vip_subnet)
         || differs(address.as_deref(), &balancer.vip_address)
         || differs(header.vip.port.as_deref(), &balancer.vip_port)
-        || target.additional_vips().into_iter().any(lacks)
+        || (!balancer.additional_vips.is_empty() && target.additional_vips().into_iter().any(lacks))
 }
 
 /// Whether another load balancer can take this one's place before it goes: clients know the floating IP, and the address behind

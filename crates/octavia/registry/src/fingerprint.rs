@@ -35,18 +35,20 @@ pub(crate) fn row_print(row: &Value) -> u64 {
 /// Returns the same of floating IPs.
 pub(crate) fn floating_print<'a>(rows: impl Iterator<Item = &'a Value>, projects: &[Text]) -> u64 {
     let all = rows.filter(|row| is_in(row, projects));
-    print_of_floating(all.map(|row| ["id", "floating_ip_address", "port_id"].map(|key| text(row, key))).collect())
+    let keys = ["id", "floating_ip_address", "port_id", "description"];
+    print_of_floating(all.map(|row| keys.map(|key| text(row, key))).collect())
 }
 
 /// Returns the same of floating IPs as answers have shown them.
-pub(crate) fn seen_floating_print(seen: &[SeenFloatingIp], projects: &[Text]) -> u64 {
+pub(crate) fn seen_floating_print<'a>(seen: &'a [SeenFloatingIp], projects: &[Text]) -> u64 {
     let is_in =
         |one: &&SeenFloatingIp| one.project.is_empty() || projects.iter().any(|project| **project == *one.project);
     let all = seen.iter().filter(is_in);
-    print_of_floating(all.map(|one| [&*one.id, &*one.address, one.port.as_deref().unwrap_or_default()]).collect())
+    let port = |one: &'a SeenFloatingIp| one.port.as_deref().unwrap_or_default();
+    print_of_floating(all.map(|one| [&*one.id, &*one.address, port(one), &*one.description]).collect())
 }
 
-fn print_of_floating(mut all: Vec<[&str; 3]>) -> u64 {
+fn print_of_floating(mut all: Vec<[&str; 4]>) -> u64 {
     let mut hasher = DefaultHasher::new();
     all.sort_unstable();
     all.hash(&mut hasher);

@@ -305,10 +305,15 @@ impl ManagedCluster {
         owners.iter().for_each(|owner| self.wake(owner));
     }
 
+    /// Lets everybody try again what providers were shown to lack a day ago: what was refused for it comes by nothing else.
     fn tick_learned(&mut self, shared: &mut RegistryCore, now: Instant) {
-        if self.learned.forget_old(now) && self.relearn() {
+        if !self.learned.forget_old(now) {
+            return;
+        }
+        if self.relearn() {
             shared.events.push(RegistryEvent::FactsChanged { cluster: self.settings.name.clone() });
         }
+        self.wake_all();
     }
 
     /// Tells once in a life of the stream what exists.

@@ -164,7 +164,7 @@ impl ManagedCluster {
             let taken = |holder: &Text| format!("{holder} has it on the shared load balancer");
             loss.ports.iter().for_each(|(port, holder)| refuse(*port, "PortTaken", &taken(holder)));
         }
-        let unsupported = cell.actor.unsupported(&self.facts).into_iter().filter(|(port, _)| is_its(*port));
+        let unsupported = cell.actor.unsupported(&self.facts, at).into_iter().filter(|(port, _)| is_its(*port));
         unsupported.for_each(|(port, words)| refuse(port, "Provider", &words));
         let whole = match &cell.state {
             CellState::Blocked(block) if !is_anothers => Some((None, block)),
@@ -180,6 +180,9 @@ impl ManagedCluster {
         }
         if let Some(words) = cell.actor.missing_groups(&self.facts) {
             add("Unsupported", "SecurityGroups", words);
+        }
+        if let Some(words) = cell.actor.missing_address(&self.facts) {
+            add("Unsupported", "SecondFamily", words);
         }
         if let Some(balancer) = stuck {
             add(

@@ -102,7 +102,7 @@ const RULES: &[Rule] = &[
     rule(409, "already allocated in subnet", |_| Complaint::InUse),
     // Neutron: RevisionNumberConstraintFailed
     rule(412, "", |_| Complaint::PreconditionFailed),
-    // Octavia: ProviderNotImplementedError, ProviderUnsupportedOptionError, ProviderNotFound
+    // Octavia: ProviderNotImplementedError, ProviderUnsupportedOptionError
     rule(501, "", |words| Complaint::Unsupported { what: words.to_owned() }),
     // Octavia: ProjectBusyException, "Project busy.  Unable to lock the project.  Please try again."
     rule(503, "Project busy", |_| Complaint::ProjectBusy),
@@ -118,10 +118,12 @@ pub(crate) fn complaint(status: u16, words: &str) -> Option<Complaint> {
     RULES.iter().find(|rule| rule.status == status && words.contains(rule.words)).map(|rule| (rule.complaint)(words))
 }
 
-/// Returns whether these words, with status 500, report that the provider's driver failed. Octavia: `ProviderDriverError`,
-/// "Provider '%(prov)s' reports error: %(user_msg)s".
+/// Returns whether these words, with status 500 or 501, report that the provider's driver failed, or that the node of Octavia which
+/// answers has none: that says nothing about what the provider can do. Octavia: `ProviderDriverError`, "Provider '%(prov)s' reports
+/// error: %(user_msg)s", and `ProviderNotFound`, "Provider '%(prov)s' was not found."
 pub(crate) fn is_provider_failure(words: &str) -> bool {
-    words.starts_with("Provider ") && words.contains("reports error:")
+    let said = words.strip_prefix("Provider '").and_then(|rest| rest.split_once("' "));
+    said.is_some_and(|(_, said)| said.starts_with("reports error:") || said == "was not found.")
 }
 
 fn after_colon(words: &str) -> String {

@@ -18,8 +18,8 @@ pub enum MutationResult {
     NotSent(NotSent),
     /// The service answered that it does not make the change.
     Refused(MutationRefusal),
-    /// The provider's driver failed (500). The service has undone its own part, but the provider may have made the change,
-    /// whole or in part. Look before anything is repeated.
+    /// The provider's driver failed (500), or was not found (501). The service has undone its own part, but the provider may have
+    /// made the change, whole or in part. Look before anything is repeated.
     ProviderFailed(Error),
     /// The change may or may not have happened. Look it up before anything is repeated.
     Unknown(Error),
@@ -81,7 +81,7 @@ impl MutationResult {
             413 => true,
             // A limit on the rate of calls, possibly by a proxy, refuses before the service begins.
             429 => fault.is_some() || retry_after(&headers).is_some(),
-            500 if fault.as_deref().is_some_and(is_provider_failure) => return Self::ProviderFailed(error),
+            500 | 501 if fault.as_deref().is_some_and(is_provider_failure) => return Self::ProviderFailed(error),
             // A fault of any other kind may come after the commit.
             500 => false,
             _ => fault.is_some() && !status.is_redirection(),

@@ -34,7 +34,7 @@ impl SameParts {
         let are_balanced_so = old.balancing == new.balancing && old.monitor == new.monitor;
         for pool in to.pools.iter().filter(|pool| are_balanced_so && from.pool(&pool.id) == Some(*pool)) {
             let id = PoolId::Service(pool.id.clone());
-            parts.insert(PlanPart::of_pool(&id));
+            parts.extend([PlanPart::of_pool(&id), PlanPart::Monitor(id.clone())]);
             if has_same_members(before, now, &id) {
                 parts.insert(PlanPart::NewMembers(id));
             }

@@ -400,7 +400,7 @@ impl World {
     }
 
     pub fn unsupported(&self) -> Vec<(ListenerId, String)> {
-        self.actor.unsupported(&self.facts)
+        self.actor.unsupported(&self.facts, self.cloud.now())
     }
 
     /// Returns the ID of the only load balancer.

@@ -212,6 +212,30 @@ fn another_address_moves_the_vip_to_another_floating_ip() {
     assert_eq!((floating(&mut world).len(), leads_to(&mut world, &id)), (1, vip_port));
 }
 
+/// Somebody writes another description, with or without a look before the owner goes.
+#[test]
+fn one_of_ours_that_lost_its_mark_gets_it_again_and_goes_with_its_owner() {
+    for (keep, looks) in [(false, true), (false, false), (true, true), (true, false)] {
+        let (wish, mut world) = world(|wish| (wish.from_outside, wish.floating, wish.keep) = (true, true, keep));
+        made(&wish, &mut world);
+        let before = floating(&mut world).remove(0);
+        let path = format!("/v2.0/floatingips/{}", before["id"].as_str().unwrap());
+        world.by_hand(&SimRequest::put(&path, json!({"floatingip": {"description": "mine"}})));
+        world.sent.clear();
+        if looks {
+            world.actor.look_again();
+            made(&wish, &mut world);
+            world.actor.look_again();
+            made(&wish, &mut world);
+            assert_eq!((world.sent.len(), &floating(&mut world)[0]["description"]), (1, &before["description"]));
+        }
+        world.actor.want(wish.deleting());
+        assert_eq!(world.run(), BalancerStep::Gone);
+        let left: Vec<Value> = floating(&mut world).iter().map(|row| row["description"].clone()).collect();
+        assert_eq!(left, [json!("gimbal:keep")][..usize::from(keep)], "looks: {looks}");
+    }
+}
+
 #[test]
 fn one_that_was_led_to_the_vip_by_hand_goes_after_a_while_unless_it_is_kept() {
     for (description, tags, goes) in

@@ -1,13 +1,19 @@
 //! Providers that cannot do everything, and quotas.
 
+use std::time::Duration;
+
 use gimbal_kuryr_model::ClientRanges;
 use gimbal_model::Protocol;
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
+use crate::executor::{Refuses, World};
 use crate::services::{change, made, world};
 use crate::wish::{Wish, forwarded};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
 fn without_populated_creation_it_is_made_step_by_step() {
@@ -58,9 +64,45 @@ fn a_port_that_can_no_longer_be_restricted_is_closed() {
     assert_eq!(world.cloud.forwards(&world.balancer()), [], "everybody may connect");
 }
 
+/// One node of Octavia may say so of what the others can do.
+fn not_found() -> ChangeOutcome {
+    ChangeOutcome::Refused(ServiceRefusal::Unsupported("Provider 'lab' was not found.".to_owned()))
+}
+
+#[test]
+fn ranges_that_are_refused_for_another_reason_are_nothing_that_the_provider_lacks() {
+    let (mut wish, mut world) = world(|_| {});
+    made(&wish, &mut world);
+    let listener = |world: &mut World| world.rows("/v2/lbaas/listeners", "listeners", &[])[0]["id"].clone();
+    let before = listener(&mut world);
+    wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    world.actor.want(wish.entry());
+    world.refuses = Some(|change| {
+        let CloudChange::UpdateListener { fields, .. } = change else { return None };
+        fields.get("allowed_cidrs").is_some().then(not_found)
+    });
+    world.run_for(MINUTE);
+    assert_eq!(world.cloud.forwards(&world.balancer()), [], "it is closed meanwhile");
+    world.refuses = None;
+    world.run_for(HOUR);
+    made(&wish, &mut world);
+    assert_eq!((world.missing.as_slice(), listener(&mut world)), (&[][..], before));
+}
+
+#[test]
+fn a_creation_that_is_refused_for_a_minute_is_tried_again_without_another_wish() {
+    let (wish, mut world) = world(|_| {});
+    world.refuses = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then(not_found));
+    world.run_for(MINUTE);
+    assert_eq!(world.sent.len(), 2, "with its ports, and without: {:#?}", world.sent);
+    world.refuses = None;
+    world.run_for(HOUR);
+    made(&wish, &mut world);
+}
+
 #[test]
 fn one_port_that_the_provider_lacks_does_not_stop_the_others() {
-    let (_, mut world) = world(|wish| {
+    let (wish, mut world) = world(|wish| {
         wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Sctp, 90)];
         wish.members = vec![(1, 80, 1), (1, 90, 1)];
     });
@@ -68,6 +110,13 @@ fn one_port_that_the_provider_lacks_does_not_stop_the_others() {
     assert_eq!(world.run(), BalancerStep::Done);
     assert_eq!(world.unsupported().iter().map(|(id, _)| id.port).collect::<Vec<_>>(), [90]);
     assert_eq!(forwarded(&world.cloud, &world.balancer()), [(80, vec![("10.1.0.1".to_owned(), 1)])]);
+    // It is asked once an hour, and may be upgraded.
+    world.sent.clear();
+    world.run_for(HOUR + MINUTE);
+    assert_eq!((world.sent.len(), world.unsupported().len()), (1, 1), "{:#?}", world.sent);
+    world.cloud.provider_mut().protocols.push("SCTP".to_owned());
+    world.run_for(HOUR);
+    made(&wish, &mut world);
 }
 
 /// As on OVN: somebody asks for headers or for the PROXY protocol on a port that serves.
@@ -86,7 +135,7 @@ fn a_setting_that_the_provider_lacks_leaves_what_serves_as_it_is() {
         assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "its members follow");
         // Nothing is tried again and again.
         world.sent.clear();
-        world.run_for(std::time::Duration::from_secs(1800));
+        world.run_for(30 * MINUTE);
         assert_eq!(world.sent, []);
         change(&mut world, &mut wish, |wish| (wish.http, wish.proxy) = (false, false));
     }
@@ -128,7 +177,7 @@ fn a_port_that_is_asked_for_where_octavia_takes_none_is_refused_in_its_words() {
     let port = world.by_hand(&SimRequest::post("/v2.0/ports", body))["port"]["id"].as_str().unwrap().to_owned();
     wish.vip_port = Some(port);
     world.actor.want(wish.entry());
-    world.run_for(std::time::Duration::from_secs(1800));
+    world.run_for(30 * MINUTE);
     assert!((1..=2).contains(&world.sent.len()), "{}: {:#?}", world.sent.len(), world.sent.last());
     let step = world.step();
     assert!(
@@ -186,7 +235,7 @@ fn a_new_service_with_room_for_one_of_its_ports_serves_that_one() {
         let served = forwarded(&world.cloud, &world.balancer());
         assert_eq!(served, [(80, vec![("10.1.0.1".to_owned(), 1)])], "case {nth}");
         world.cloud.set_quota("p1", ProjectQuota::default());
-        world.advance(std::time::Duration::from_secs(301));
+        world.advance(Duration::from_secs(301));
         made(&wish, &mut world);
     }
 }
@@ -200,6 +249,28 @@ fn a_service_without_room_for_its_load_balancer_or_its_only_port_makes_nothing()
         world.cloud.set_quota("p1", quota);
         assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))));
         assert_eq!((world.sent.len(), world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]).len()), (1, 0));
+    }
+}
+
+/// In one request and step by step, for a quota and for what the provider cannot do.
+#[test]
+fn a_monitor_that_is_refused_does_not_keep_its_port_from_serving() {
+    let lacks: Refuses = |change| matches!(change, CloudChange::CreateMonitor { .. }).then(not_found);
+    for (populated, refuses) in [(true, None), (false, None), (false, Some(lacks))] {
+        let (wish, mut world) = world(|wish| wish.monitor = true);
+        world.cloud.provider_mut().populated = populated;
+        world.refuses = refuses;
+        let monitors = if refuses.is_some() { None } else { Some(0) };
+        world.cloud.set_quota("p1", ProjectQuota { monitors, ..ProjectQuota::default() });
+        let step = world.run();
+        let is_said = matches!(step, BalancerStep::Blocked(Block::Quota(_) | Block::Unsupported(_)));
+        assert!(is_said, "populated: {populated}, {step:?}");
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "populated: {populated}");
+        world.refuses = None;
+        world.cloud.set_quota("p1", ProjectQuota::default());
+        world.run_for(HOUR);
+        made(&wish, &mut world);
+        assert!(world.actor.balancer().unwrap().pools[0].monitor.is_some());
     }
 }
 
@@ -221,7 +292,7 @@ fn a_quota_is_tried_again_after_a_while_and_removal_is_not_held_by_it() {
     assert!(matches!(world.run_to_change(), CloudChange::DeletePort { .. }));
     world.actor = kept;
     world.cloud.set_quota("p1", ProjectQuota::default());
-    world.advance(std::time::Duration::from_secs(301));
+    world.advance(Duration::from_secs(301));
     made(&wish, &mut world);
 }
 
@@ -234,5 +305,5 @@ fn a_failing_driver_is_left_alone_for_a_while() {
     let start = world.cloud.now();
     made(&wish, &mut world);
     assert_eq!(world.sent.len(), 4);
-    assert!(world.cloud.now() - start >= std::time::Duration::from_secs(35), "{:?}", world.cloud.now());
+    assert!(world.cloud.now() - start >= Duration::from_secs(35), "{:?}", world.cloud.now());
 }

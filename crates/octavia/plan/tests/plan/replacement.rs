@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gimbal_kuryr_model::ClientRanges;
 use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
@@ -183,10 +184,32 @@ fn an_old_octavia_is_not_asked_for_a_second_address() {
     let (mut wish, mut world) = world(|wish| wish.address = Some("10.0.0.50"));
     world.facts.api_version.minor = 25;
     world.facts.api_version.major = 2;
-    wish.second = Some((wish.subnet.clone(), "10.0.0.51"));
+    let second = world.cloud.add_subnet_beside(&wish.subnet, "10.8.0.0/24");
+    world.know_subnet(&second, "10.8.0.0/24");
+    wish.second = Some((second.clone(), "10.8.0.50"));
     world.actor.want(wish.entry());
     made(&wish, &mut world);
     assert!(world.actor.balancer().unwrap().additional_vips.is_empty());
+    assert_eq!(world.actor.missing_address(&world.facts), None);
+    // Nor is what serves replaced for it when Octavia was upgraded.
+    world.facts.api_version.minor = 26;
+    world.sent.clear();
+    made(&wish, &mut world);
+    assert_eq!(world.sent, []);
+    assert!(world.actor.missing_address(&world.facts).is_some());
+    // Octavia would refuse ranges of the second family.
+    let ranges = ["192.0.2.0/24", "2001:db8::/32"].iter().map(|range| range.parse().unwrap()).collect();
+    change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::Only(ranges));
+    let allowed = world.cloud.forwards(&world.balancer())[0].allowed.clone();
+    assert_eq!(allowed.as_deref(), Some(&["192.0.2.0/24".to_owned()][..]));
+    // The next one has both.
+    change(&mut world, &mut wish, |wish| wish.clients = ClientRanges::Everyone);
+    let path = format!("/v2/lbaas/loadbalancers/{}", world.balancer());
+    world.by_hand(&SimRequest::delete(&path).with_query("cascade", "true"));
+    world.actor.look_again();
+    made(&wish, &mut world);
+    assert_eq!(world.actor.balancer().unwrap().additional_vips, [(second, "10.8.0.50".to_owned())]);
+    assert_eq!(world.actor.missing_address(&world.facts), None);
 }
 
 /// A writer is killed whose last request leads the floating IP to a successor, and comes late; its successor's wish is another

@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_model::ClientRanges;
 use gimbal_model::Protocol;
-use gimbal_octavia_plan::{BalancerStep, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, CloudChange, CloudLook};
 use gimbal_octavia_sim::{Provider, SimRequest};
 use serde_json::json;
 
@@ -118,6 +118,29 @@ fn members_go_one_by_one_from_a_list_that_is_too_long() {
     // As soon as there is room, it is one request again.
     let changes = change(&mut world, &mut wish, |wish| wish.members.truncate(3));
     assert!(matches!(&changes[..], [CloudChange::SetMembers { additive: false, .. }]), "{changes:#?}");
+}
+
+/// The IDs of new members are read when there is nothing else to do.
+#[test]
+fn members_of_a_pool_that_has_gone_are_not_read() {
+    let (mut wish, mut world) = world(|wish| wish.ports.push((Protocol::Tcp, 443)));
+    made(&wish, &mut world);
+    wish.known = true;
+    wish.members.push((1, 443, 1));
+    world.actor.want(wish.entry());
+    let change = world.run_to_change();
+    let CloudChange::SetMembers { pool, .. } = &change else { panic!("{change:?}") };
+    world.take(&BalancerStep::Change(change.clone()), Way::Arrives);
+    wish.ports.pop();
+    wish.members.pop();
+    world.actor.want(wish.entry());
+    let read = BalancerStep::Look(CloudLook::Members { pool: pool.clone() });
+    for _ in 0..50 {
+        let step = world.step();
+        assert_ne!(step, read);
+        world.take(&step, Way::Arrives);
+    }
+    made(&wish, &mut world);
 }
 
 #[test]

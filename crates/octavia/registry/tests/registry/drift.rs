@@ -115,7 +115,7 @@ const DELETED: [(&str, ByHand); 6] = [
     ("floating IP", |made, _| SimRequest::delete(&format!("/v2.0/floatingips/{}", made.floating))),
 ];
 
-const CHANGED: [(&str, ByHand); 7] = [
+const CHANGED: [(&str, ByHand); 8] = [
     ("load balancer", |made, _| {
         SimRequest::put(
             &format!("{LB}/loadbalancers/{}", made.balancer),
@@ -147,6 +147,12 @@ const CHANGED: [(&str, ByHand); 7] = [
         SimRequest::put(
             &format!("{LB}/loadbalancers/{}", made.balancer),
             json!({"loadbalancer": {"description": "mine"}}),
+        )
+    }),
+    ("description of the floating IP", |made, _| {
+        SimRequest::put(
+            &format!("/v2.0/floatingips/{}", made.floating),
+            json!({"floatingip": {"description": "mine"}}),
         )
     }),
 ];

@@ -1,6 +1,6 @@
 //! Load balancers that are made, changed and removed, without trouble.
 
-use gimbal_kuryr_model::Phase;
+use gimbal_kuryr_model::{ClientRanges, Phase};
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_sim::{Fate, SimRequest};
 use serde_json::json;
@@ -44,6 +44,25 @@ fn a_service_of_which_no_port_could_be_made_is_not_ready() {
     world.change("prod1", &web, |wish| wish.ports = vec![80]);
     world.converge(60 * SECOND);
     assert_eq!(world.phase("prod1", &web), Some(Phase::Ready));
+}
+
+/// No list shows that a provider was upgraded.
+#[test]
+fn what_a_provider_lacked_is_tried_again_after_a_day() {
+    let mut world = World::usual();
+    world.cloud.provider_mut().allowed_cidrs = false;
+    let web = key("shop", "web");
+    let mut wish = Wish::new("u1", &world.subnet);
+    wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    world.want("prod1", web.clone(), wish);
+    world.run(60 * SECOND);
+    assert_eq!(world.phase("prod1", &web), Some(Phase::Blocked));
+    world.cloud.provider_mut().allowed_cidrs = true;
+    world.sent.clear();
+    world.run(23 * 3600 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    world.run(3600 * SECOND + 180 * SECOND);
+    assert!(world.is_converged(), "{:?}", world.phase("prod1", &web));
 }
 
 /// As the provider of OVN: the first Service finds it out for all, whether or not the configuration names the provider.

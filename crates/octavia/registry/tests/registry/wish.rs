@@ -25,6 +25,7 @@ pub struct Wish {
     pub floating: bool,
     pub floating_address: Option<String>,
     pub monitored: bool,
+    pub clients: ClientRanges,
     pub ports: Vec<u16>,
     /// The last byte of an address, and the port of the listener.
     pub members: Vec<(u8, u16)>,
@@ -53,6 +54,7 @@ impl Wish {
             floating: false,
             floating_address: None,
             monitored: false,
+            clients: ClientRanges::Everyone,
             ports: vec![80],
             members: vec![(1, 80), (2, 80), (3, 80)],
             deleting: false,
@@ -91,7 +93,7 @@ impl Wish {
                 Box::new(FloatingWish { address, ..FloatingWish::default() })
             }),
             listeners: self.ports.iter().map(listener).collect(),
-            clients: ClientRanges::Everyone,
+            clients: self.clients.clone(),
             balancing: Balancing {
                 family: Family::V4,
                 members: MemberMode::Pod,

@@ -1,0 +1,33 @@
+//! What the provider was shown not to be able to do, and until when that is believed.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::ListenerId;
+
+use crate::memory::Memory;
+use crate::outcome::CloudAbility;
+
+impl Memory {
+    pub(crate) fn lacks(&self, ability: CloudAbility, now: Duration) -> bool {
+        self.missing.get(&ability).is_some_and(|until| *until > now)
+    }
+
+    pub(crate) fn unlearn(&mut self, ability: CloudAbility) {
+        self.missing.remove(&ability);
+    }
+
+    pub(crate) fn miss(&mut self, ability: CloudAbility, until: Duration) {
+        self.missing.insert(ability, until);
+    }
+
+    /// Leaves a port alone that the provider cannot serve.
+    pub(crate) fn refuse_port(&mut self, id: ListenerId, words: String, until: Duration) {
+        self.unsupported.insert(id, (words, until));
+    }
+
+    /// Returns why the provider cannot serve a port, in its words.
+    pub(crate) fn refusal_of(&self, id: ListenerId, now: Duration) -> Option<&str> {
+        let (words, until) = self.unsupported.get(&id)?;
+        (*until > now).then_some(words)
+    }
+}
