@@ -3,6 +3,7 @@
 //! The certificate decides which cluster speaks; an ID in what it sends is a wish. One that its policy does not allow is
 //! refused with its reason, before anything of it reaches OpenStack.
 
+mod following;
 mod kinds;
 mod members;
 mod quota;
@@ -163,7 +164,7 @@ impl ClusterPolicy {
         }
         for member in wanted.members.as_slice() {
             if let Some(subnet) = &member.subnet
-                && !self.subnets_of_members().any(|allowed| allowed == subnet)
+                && !self.allows_subnet_of_members(subnet)
             {
                 return breach(
                     KuryrReason::NetworkNotAllowed,
@@ -172,6 +173,10 @@ impl ClusterPolicy {
             }
         }
         Ok(())
+    }
+
+    fn allows_subnet_of_members(&self, subnet: &Text) -> bool {
+        self.subnets_of_members().any(|allowed| allowed == subnet)
     }
 
     fn allows_certificate(&self, container: &str) -> bool {
