@@ -26,8 +26,8 @@ const SECRET_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct CloudServices {
     /// Octavia.
     pub octavia: ServiceEndpoint,
-    /// Neutron; `None` where the catalog has none: then there are neither ports nor floating IPs.
-    pub neutron: Option<ServiceEndpoint>,
+    /// Neutron, or what the catalog says instead.
+    neutron: Result<ServiceEndpoint, Error>,
 }
 
 /// Where Barbican is, and until when that is taken for granted.
@@ -50,6 +50,8 @@ struct ConnectionState {
     credentials: CloudCredentials,
     /// As the first token's catalog had them, and until when that is taken for granted.
     services: Option<(CloudServices, Option<Instant>)>,
+    /// Whether a policy names something of Neutron.
+    needs_network: bool,
     key_manager: Option<KeyManagerPlace>,
     /// A session for each project keeps its token.
     sessions: BTreeMap<String, Session>,
@@ -62,8 +64,14 @@ impl CloudAccess {
     /// Fails only if the HTTP client cannot be set up.
     pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
         let cloud = Cloud::new(credentials.clone(), options.clone())?;
-        let state =
-            ConnectionState { cloud, credentials, services: None, key_manager: None, sessions: BTreeMap::new() };
+        let state = ConnectionState {
+            cloud,
+            credentials,
+            services: None,
+            needs_network: false,
+            key_manager: None,
+            sessions: BTreeMap::new(),
+        };
         Ok(Self(Arc::new(Connection { options, state: Mutex::new(state), outages: Mutex::default() })))
     }
 
@@ -120,22 +128,38 @@ impl CloudAccess {
         }
         let octavia = session.endpoint(ServiceType::LoadBalancer).await?;
         let neutron = match session.endpoint(ServiceType::Network).await {
-            Ok(neutron) => Some(neutron),
-            Err(Error::Catalog { .. }) => None,
-            Err(error) => return Err(error),
+            Err(error) if !matches!(error, Error::Catalog { .. }) => return Err(error),
+            neutron => neutron,
         };
         // A catalog may be corrected; what it once had is required of every token from then on.
-        let until = neutron.is_none().then(|| Instant::now() + WITHOUT_NEUTRON);
+        let until = neutron.is_err().then(|| Instant::now() + WITHOUT_NEUTRON);
         let found = CloudServices { octavia, neutron };
-        if known.is_none() && found.neutron.is_none() {
+        if known.is_none() && found.neutron.is_err() && !self.with(|state| state.needs_network) {
             tracing::warn!("the catalog has no service of type network: there are neither ports nor floating IPs");
         }
         Ok(self.with(|state| {
-            if state.services.as_ref().is_none_or(|(known, _)| known.neutron.is_none()) {
+            if state.services.as_ref().is_none_or(|(known, _)| known.neutron.is_err()) {
                 state.services = Some((found.clone(), until));
             }
             state.services.as_ref().map_or(found, |(services, _)| services.clone())
         }))
+    }
+
+    /// Takes note that a policy names something of Neutron. A catalog without it says nothing about what exists from then on.
+    pub fn need_network(&self) {
+        self.with(|state| state.needs_network = true);
+    }
+
+    /// Returns where Neutron is; `None` if the catalog does not have it: then there are neither ports nor floating IPs.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Catalog`] if a policy [needs it](Self::need_network).
+    pub async fn neutron(&self, session: &Session) -> Result<Option<ServiceEndpoint>, Error> {
+        match self.services(session).await?.neutron {
+            Ok(neutron) => Ok(Some(neutron)),
+            Err(error) if self.with(|state| state.needs_network) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Returns where Barbican is, as the first token's catalog that had it said; `None` if there is none.
@@ -202,8 +226,16 @@ impl CloudAccess {
         if read.service == ApiService::KeyManager {
             return self.read_secrets(&session).await;
         }
-        match self.services(&session).await {
-            Ok(services) => read_rows(&session, &services, read).await,
+        let at = match read.service {
+            ApiService::Neutron => self.neutron(&session).await,
+            ApiService::Octavia | ApiService::KeyManager => {
+                self.services(&session).await.map(|services| Some(services.octavia))
+            }
+        };
+        match at {
+            Ok(Some(at)) => read_rows(&session, &at, read).await,
+            // Without Neutron nothing of it exists.
+            Ok(None) => CallAnswer::Rows(Vec::new()),
             Err(error) => read_failed(&error),
         }
     }
@@ -216,9 +248,7 @@ impl CloudAccess {
     ) -> Result<Result<ServiceEndpoint, MutationResult>, Error> {
         let (place, missing) = match service {
             ApiService::Octavia => (Some(self.services(session).await?.octavia), ""),
-            ApiService::Neutron => {
-                (self.services(session).await?.neutron, "the catalog has no service of type network")
-            }
+            ApiService::Neutron => (self.neutron(session).await?, "the catalog has no service of type network"),
             ApiService::KeyManager => (self.key_manager(session).await?, NO_KEY_MANAGER),
         };
         Ok(place.ok_or_else(|| {
@@ -229,7 +259,7 @@ impl CloudAccess {
     }
 
     /// Logs when calls begin to fail, and when they are answered again.
-    fn note(&self, project: &str, what: &'static str, error: Option<&str>) {
+    pub(crate) fn note(&self, project: &str, what: &'static str, error: Option<&str>) {
         let mut outages = self.0.outages.lock().unwrap_or_else(PoisonError::into_inner);
         let news = outages.called(project, what, error.is_none(), Instant::now());
         drop(outages);
@@ -264,13 +294,7 @@ fn read_failed(error: &Error) -> CallAnswer {
     CallAnswer::ReadFailed { words: error.to_string(), retry_after: error.retry_after() }
 }
 
-async fn read_rows(session: &Session, services: &CloudServices, read: &CloudRead) -> CallAnswer {
-    let at = match (read.service, &services.neutron) {
-        (ApiService::Neutron, Some(neutron)) => neutron,
-        // Without Neutron nothing of it exists.
-        (ApiService::Neutron, None) => return CallAnswer::Rows(Vec::new()),
-        (ApiService::Octavia | ApiService::KeyManager, _) => &services.octavia,
-    };
+async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> CallAnswer {
     let path: Vec<&str> = read.path.split('/').collect();
     let query = RawQuery::new(read.resource, read.key, &path);
     let query = read.query.iter().fold(query, |query, (key, value)| query.with(key, value));

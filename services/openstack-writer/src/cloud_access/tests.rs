@@ -19,6 +19,41 @@ fn refused(status: u16, complaint: Option<Complaint>, error: Error) -> ServiceRe
     }
 }
 
+/// What it does not show must not be taken for gone.
+#[tokio::test]
+async fn a_catalog_without_neutron_says_nothing_where_a_policy_names_a_network() {
+    let fake = FakeOpenStack::start().await.unwrap();
+    fake.set(|cloud| cloud.project("p1", "alpha"));
+    let read = |service, resource, path: &str, key| {
+        CloudCall::Read(CloudRead { service, resource, path: path.to_owned(), query: Vec::new(), key, list: true })
+    };
+    let (ports, balancers) = (
+        read(ApiService::Neutron, "port", "ports", "ports"),
+        read(ApiService::Octavia, "loadbalancer", "loadbalancers", "loadbalancers"),
+    );
+    let create = || ServiceCall {
+        service: ApiService::Neutron,
+        verb: ApiVerb::Create,
+        resource: "floatingip",
+        path: "floatingips".to_owned(),
+        query: None,
+        body: serde_json::json!({"floatingip": {}}),
+        payload: None,
+        revision: None,
+    };
+    let cloud = connected(&fake);
+    assert_eq!(cloud.call("p1", &ports, || true).await, CallAnswer::Rows(Vec::new()));
+    let answer = cloud.change("p1", &create(), || true).await;
+    assert!(matches!(answer, CallAnswer::Changed(ChangeOutcome::Refused(ServiceRefusal::Unsupported(_)))), "{answer:?}");
+    cloud.need_network();
+    let CallAnswer::ReadFailed { words, .. } = cloud.call("p1", &ports, || true).await else { panic!("it is read") };
+    assert!(words.contains("no public endpoint of type network"), "{words}");
+    let answer = cloud.change("p1", &create(), || true).await;
+    assert!(matches!(answer, CallAnswer::Unsendable { .. }), "{answer:?}");
+    // Load balancers are there all the same.
+    assert_eq!(cloud.call("p1", &balancers, || true).await, CallAnswer::Rows(Vec::new()));
+}
+
 #[test]
 fn what_came_of_a_change() {
     let message = || "words".to_owned();

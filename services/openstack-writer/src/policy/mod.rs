@@ -146,6 +146,13 @@ impl ClusterPolicy {
         self.external_network.iter().chain(&self.floating_networks).chain(classes)
     }
 
+    /// Whether it names anything of Neutron, so that the cloud has to have that.
+    #[must_use]
+    pub fn names_network(&self) -> bool {
+        let networks = self.networks_of_floating_ips().chain(&self.vip_networks).chain(&self.vip_ports);
+        self.subnets_of_members().chain(networks).next().is_some()
+    }
+
     /// Checks that the cluster may have this load balancer, whatever its members are.
     ///
     /// # Errors
