@@ -26,8 +26,8 @@ const SECRET_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct CloudServices {
     /// Octavia.
     pub octavia: ServiceEndpoint,
-    /// Neutron; `None` where the catalog has none: then there are neither ports nor floating IPs.
-    pub neutron: Option<ServiceEndpoint>,
+    /// Neutron, or what the catalog says instead.
+    neutron: Result<ServiceEndpoint, Error>,
 }
 
 /// Where Barbican is, and until when that is taken for granted.
@@ -50,6 +50,8 @@ struct ConnectionState {
     credentials: CloudCredentials,
     /// As the first token's catalog had them, and until when that is taken for granted.
     services: Option<(CloudServices, Option<Instant>)>,
+    /// Whether a policy names something of Neutron.
+    needs_network: bool,
     key_manager: Option<KeyManagerPlace>,
     /// A session for each project keeps its token.
     sessions: BTreeMap<String, Session>,
@@ -64,8 +66,14 @@ impl CloudAccess {
     pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
         let options = ClientOptions { longest_wait: Duration::ZERO, ..options };
         let cloud = Cloud::new(credentials.clone(), options.clone())?;
-        let state =
-            ConnectionState { cloud, credentials, services: None, key_manager: None, sessions: BTreeMap::new() };
+        let state = ConnectionState {
+            cloud,
+            credentials,
+            services: None,
+            needs_network: false,
+            key_manager: None,
+            sessions: BTreeMap::new(),
+        };
         Ok(Self(Arc::new(Connection { options, state: Mutex::new(state), outages: Mutex::default() })))
     }
 
@@ -122,22 +130,38 @@ impl CloudAccess {
         }
         let octavia = session.endpoint(ServiceType::LoadBalancer).await?;
         let neutron = match session.endpoint(ServiceType::Network).await {
-            Ok(neutron) => Some(neutron),
-            Err(Error::Catalog { .. }) => None,
-            Err(error) => return Err(error),
+            Err(error) if !matches!(error, Error::Catalog { .. }) => return Err(error),
+            neutron => neutron,
         };
         // A catalog may be corrected; what it once had is required of every token from then on.
-        let until = neutron.is_none().then(|| Instant::now() + WITHOUT_NEUTRON);
+        let until = neutron.is_err().then(|| Instant::now() + WITHOUT_NEUTRON);
         let found = CloudServices { octavia, neutron };
-        if known.is_none() && found.neutron.is_none() {
+        if known.is_none() && found.neutron.is_err() && !self.with(|state| state.needs_network) {
             tracing::warn!("the catalog has no service of type network: there are neither ports nor floating IPs");
         }
         Ok(self.with(|state| {
-            if state.services.as_ref().is_none_or(|(known, _)| known.neutron.is_none()) {
+            if state.services.as_ref().is_none_or(|(known, _)| known.neutron.is_err()) {
                 state.services = Some((found.clone(), until));
             }
             state.services.as_ref().map_or(found, |(services, _)| services.clone())
         }))
+    }
+
+    /// Takes note that a policy names something of Neutron. A catalog without it says nothing about what exists from then on.
+    pub fn need_network(&self) {
+        self.with(|state| state.needs_network = true);
+    }
+
+    /// Returns where Neutron is; `None` if the catalog does not have it: then there are neither ports nor floating IPs.
+    ///
+    /// # Errors
+    /// See [`Error`]; [`Error::Catalog`] if a policy [needs it](Self::need_network).
+    pub async fn neutron(&self, session: &Session) -> Result<Option<ServiceEndpoint>, Error> {
+        match self.services(session).await?.neutron {
+            Ok(neutron) => Ok(Some(neutron)),
+            Err(error) if self.with(|state| state.needs_network) => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Returns where Barbican is, as the first token's catalog that had it said; `None` if there is none.
@@ -204,8 +228,16 @@ impl CloudAccess {
         if read.service == ApiService::KeyManager {
             return self.read_secrets(&session).await;
         }
-        match self.services(&session).await {
-            Ok(services) => read_rows(&session, &services, read).await,
+        let at = match read.service {
+            ApiService::Neutron => self.neutron(&session).await,
+            ApiService::Octavia | ApiService::KeyManager => {
+                self.services(&session).await.map(|services| Some(services.octavia))
+            }
+        };
+        match at {
+            Ok(Some(at)) => read_rows(&session, &at, read).await,
+            // Without Neutron nothing of it exists.
+            Ok(None) => CallAnswer::Rows(Vec::new()),
             Err(error) => read_failed(&error),
         }
     }
@@ -218,9 +250,7 @@ impl CloudAccess {
     ) -> Result<Result<ServiceEndpoint, MutationResult>, Error> {
         let (place, missing) = match service {
             ApiService::Octavia => (Some(self.services(session).await?.octavia), ""),
-            ApiService::Neutron => {
-                (self.services(session).await?.neutron, "the catalog has no service of type network")
-            }
+            ApiService::Neutron => (self.neutron(session).await?, "the catalog has no service of type network"),
             ApiService::KeyManager => (self.key_manager(session).await?, NO_KEY_MANAGER),
         };
         Ok(place.ok_or_else(|| {
@@ -231,7 +261,7 @@ impl CloudAccess {
     }
 
     /// Logs when calls begin to fail, and when they are answered again.
-    fn note(&self, project: &str, what: &'static str, error: Option<&str>) {
+    pub(crate) fn note(&self, project: &str, what: &'static str, error: Option<&str>) {
         let mut outages = self.0.outages.lock().unwrap_or_else(PoisonError::into_inner);
         let news = outages.called(project, what, error.is_none(), Instant::now());
         drop(outages);
@@ -266,13 +296,7 @@ fn read_failed(error: &Error) -> CallAnswer {
     CallAnswer::ReadFailed { words: error.to_string(), retry_after: error.retry_after() }
 }
 
-async fn read_rows(session: &Session, services: &CloudServices, read: &CloudRead) -> CallAnswer {
-    let at = match (read.service, &services.neutron) {
-        (ApiService::Neutron, Some(neutron)) => neutron,
-        // Without Neutron nothing of it exists.
-        (ApiService::Neutron, None) => return CallAnswer::Rows(Vec::new()),
-        (ApiService::Octavia | ApiService::KeyManager, _) => &services.octavia,
-    };
+async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> CallAnswer {
     let path: Vec<&str> = read.path.split('/').collect();
     let query = RawQuery::new(read.resource, read.key, &path);
     let query = read.query.iter().fold(query, |query, (key, value)| query.with(key, value));
@@ -390,111 +414,4 @@ fn refusal_of(refusal: MutationRefusal) -> ServiceRefusal {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use gimbal_testkit::fake_openstack::FakeOpenStack;
-
-    use super::*;
-
-    /// Connects to a scripted cloud.
-    pub(crate) fn connected(fake: &FakeOpenStack) -> CloudAccess {
-        let url = fake.url();
-        let all = [("OS_AUTH_URL", url.as_str()), ("OS_USERNAME", "fake"), ("OS_PASSWORD", "fake-secret")];
-        let find = |name: &str| all.iter().find(|(key, _)| *key == name).map(|pair| pair.1.to_owned());
-        CloudAccess::new(CloudCredentials::from_env(find).unwrap(), ClientOptions::default()).unwrap()
-    }
-
-    fn refused(status: u16, complaint: Option<Complaint>, error: Error) -> ServiceRefusal {
-        match answer_of(MutationResult::Refused(MutationRefusal { error, status, complaint })) {
-            CallAnswer::Changed(ChangeOutcome::Refused(refusal)) => refusal,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn what_came_of_a_change() {
-        let message = || "words".to_owned();
-        let unknown = || Error::Timeout { message: message() };
-        let at = |answer: &str| format!("POST http://a/v2.0/ports: {answer}");
-        let not_known = |words: &str| CallAnswer::Changed(ChangeOutcome::Unknown(words.to_owned()));
-        for (result, expected) in [
-            (MutationResult::Accepted(Default::default()), CallAnswer::Changed(ChangeOutcome::Accepted(Value::Null))),
-            (
-                MutationResult::Accepted("{\"pool\":1}".into()),
-                CallAnswer::Changed(ChangeOutcome::Accepted(serde_json::json!({"pool": 1}))),
-            ),
-            (MutationResult::NotSent(NotSent::NotPermitted), CallAnswer::NotSent),
-            (
-                MutationResult::NotSent(NotSent::Failed(unknown())),
-                CallAnswer::Unsendable { words: "OpenStack cannot be reached".to_owned() },
-            ),
-            (MutationResult::Unknown(unknown()), not_known("OpenStack did not answer")),
-            (
-                MutationResult::Unknown(Error::Forbidden { message: at("403 Forbidden") }),
-                not_known("the answer \"403 Forbidden\" does not tell whether it was done"),
-            ),
-            (
-                MutationResult::Unknown(Error::Server {
-                    message: at("500 cannot connect to http://10.0.0.5:9696"),
-                    status: 500,
-                    retry_after: None,
-                }),
-                not_known("the answer \"500\" does not tell whether it was done"),
-            ),
-            (
-                MutationResult::Unknown(Error::Refused {
-                    message: at("302 Found (redirects, to http://b, are not followed)"),
-                }),
-                not_known("the answer \"302\" does not tell whether it was done"),
-            ),
-            (
-                MutationResult::ProviderFailed(unknown()),
-                CallAnswer::Changed(ChangeOutcome::Refused(ServiceRefusal::ProviderFailed)),
-            ),
-        ] {
-            assert_eq!(answer_of(result), expected);
-        }
-    }
-
-    #[test]
-    fn what_a_refusal_means() {
-        let error = || Error::Refused { message: "POST http://10.0.0.1:9696/v2.0/ports: 403 words: no".to_owned() };
-        let text = || "403 words: no".to_owned();
-        for (status, complaint, expected) in [
-            (409, Some(Complaint::Immutable), ServiceRefusal::Pending),
-            (409, Some(Complaint::InvalidState), ServiceRefusal::Pending),
-            (409, Some(Complaint::Duplicate), ServiceRefusal::Duplicate),
-            (409, Some(Complaint::PoolInUseByPolicy), ServiceRefusal::InUse),
-            (409, None, ServiceRefusal::Changed(text())),
-            (409, Some(Complaint::Exhausted { words: "no".into() }), ServiceRefusal::Exhausted("no".into())),
-            (404, Some(Complaint::Unreachable { words: "no".into() }), ServiceRefusal::Unreachable("no".into())),
-            (
-                403,
-                Some(Complaint::Quota { resource: "Load Balancer".into() }),
-                ServiceRefusal::Quota("Load Balancer".into()),
-            ),
-            (403, None, ServiceRefusal::Forbidden(text())),
-            (404, None, ServiceRefusal::NotFound(text())),
-            (412, Some(Complaint::PreconditionFailed), ServiceRefusal::Changed(String::new())),
-            (400, Some(Complaint::Validation { detail: "no".into() }), ServiceRefusal::Invalid("no".into())),
-            (501, Some(Complaint::Unsupported { what: "no".into() }), ServiceRefusal::Unsupported("no".into())),
-            (503, Some(Complaint::ProjectBusy), ServiceRefusal::ProjectBusy(None)),
-            (418, None, ServiceRefusal::Invalid(text())),
-        ] {
-            assert_eq!(refused(status, complaint, error()), expected, "{status}");
-        }
-        let later = Error::RateLimited { message: "m".into(), retry_after: Some(Duration::from_secs(7)) };
-        assert_eq!(refused(429, Some(Complaint::Busy), later), ServiceRefusal::Busy(Some(Duration::from_secs(7))));
-    }
-
-    #[tokio::test]
-    async fn a_pause_that_is_asked_for_is_not_waited_for() {
-        let fake = FakeOpenStack::start().await.unwrap();
-        fake.set(|cloud| cloud.project("p1", "shop"));
-        fake.fail(gimbal_testkit::fake_openstack::Fault::on("/loadbalancers").retry_after("1"));
-        let (service, resource, key) = (ApiService::Octavia, "loadbalancer", "loadbalancers");
-        let read = CloudRead { service, resource, path: key.to_owned(), query: Vec::new(), key, list: true };
-        let answer = connected(&fake).call("p1", &CloudCall::Read(read), || true).await;
-        let CallAnswer::ReadFailed { retry_after, .. } = answer else { panic!("{answer:?}") };
-        assert_eq!((retry_after, fake.count("GET /v2/lbaas/loadbalancers")), (Some(Duration::from_secs(1)), 1));
-    }
-}
+pub(crate) mod tests;

@@ -7,6 +7,7 @@ mod events;
 mod opening;
 mod orders;
 mod ranking;
+mod refusals;
 #[cfg(test)]
 mod tests;
 mod uids;
@@ -16,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_kuryr_model::{DesiredKey, Text};
+use gimbal_kuryr_model::{DesiredKey, LoadBalancerHeader, Text};
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_octavia_registry::{
     AdoptionOutcome, CallAnswer, CallId, CallToMake, ClusterSettings, Registry, RegistrySettings,
@@ -83,8 +84,8 @@ pub struct ClusterState {
     ranking: Ranking,
     /// Entries that no policy was applied to yet, because the cloud was not read, or what exists was not listed.
     unchecked: BTreeSet<DesiredKey>,
-    /// Entries that are refused.
-    refused: BTreeSet<DesiredKey>,
+    /// Entries that are refused, with what was allowed of them before and goes on, except for members and ranges of clients.
+    refused: BTreeMap<DesiredKey, Option<Arc<LoadBalancerHeader>>>,
     /// Entries of which something is left out, and what and why, in words.
     left_out: BTreeMap<DesiredKey, Vec<(KuryrReason, String)>>,
     waiting: WaitingEntries,
@@ -304,7 +305,7 @@ impl ClusterState {
             owners: OwnerClaims::default(),
             ranking: Ranking::default(),
             unchecked: BTreeSet::new(),
-            refused: BTreeSet::new(),
+            refused: BTreeMap::new(),
             left_out: BTreeMap::new(),
             waiting: WaitingEntries::default(),
             released: BTreeSet::new(),

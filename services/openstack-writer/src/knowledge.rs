@@ -6,7 +6,7 @@ use gimbal_kuryr_model::{ApiVersion, FreeQuota, SubnetFacts, Text};
 use gimbal_openstack_client::{Error, RawQuery, ServiceEndpoint, Session};
 use serde_json::Value;
 
-use crate::cloud_access::{CloudAccess, CloudServices};
+use crate::cloud_access::CloudAccess;
 use crate::policy::{CloudKnowledge, ClusterPolicy};
 
 /// Roles of which a user needs one to change load balancers, under Octavia's own policy.
@@ -32,20 +32,23 @@ pub struct CloudReading {
 /// See [`Error`]. An object that does not exist is no error.
 pub async fn read(cloud: &CloudAccess, policy: &ClusterPolicy) -> Result<CloudReading, Error> {
     let session = cloud.session(&policy.project);
-    let services = cloud.services(&session).await?;
+    if policy.names_network() {
+        cloud.need_network();
+    }
+    let (octavia, neutron) = (cloud.services(&session).await?.octavia, cloud.neutron(&session).await?);
     let mut missing = missing_roles(cloud, policy).await?;
     let version = session.load_balancing().await?.version().await?.unwrap_or_default();
     let number = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
     let mut known = CloudKnowledge {
         api_version: ApiVersion { major: number(version.0), minor: number(version.1) },
         subnets: BTreeMap::new(),
-        quota: free_quota(&session, &services, policy).await?,
+        quota: free_quota(cloud, &session, &octavia, neutron.as_ref(), policy).await,
         key_manager: policy.enable_ingress && cloud.key_manager(&session).await?.is_some(),
     };
     if known.key_manager {
         missing.extend(missing_key_role(cloud, policy).await?);
     }
-    if let Some(neutron) = &services.neutron {
+    if let Some(neutron) = &neutron {
         known.subnets = subnets(&session, neutron, policy, &mut missing).await?;
     }
     Ok(CloudReading { known, missing })
@@ -154,12 +157,38 @@ fn subnet(row: &Value, mtu: u32) -> Option<(Text, SubnetFacts)> {
     Some((text("id").into(), facts))
 }
 
+/// Returns what is left of the quota, as far as that can be read: nothing else is to wait for it.
+async fn free_quota(
+    cloud: &CloudAccess,
+    session: &Session,
+    octavia: &ServiceEndpoint,
+    neutron: Option<&ServiceEndpoint>,
+    policy: &ClusterPolicy,
+) -> FreeQuota {
+    let (project, mut quota) = (&*policy.project, FreeQuota::default());
+    let read = async {
+        if let Some(neutron) = neutron {
+            let query = RawQuery::new("quota", "quota", &["quotas", project, "details.json"]);
+            let details = or_default_if_hidden(session.row(neutron, &query).await)?.unwrap_or_default();
+            quota.ports = free_of(&details["port"]);
+            quota.floating_ips = free_of(&details["floatingip"]);
+        }
+        count_quota(session, octavia, project, &mut quota).await
+    };
+    let error = read.await.err().map(|error| error.to_string());
+    cloud.note(project, "quota", error.as_deref());
+    quota
+}
+
 /// Octavia tells limits and not what is used, so that is counted, for limited kinds alone.
-async fn free_quota(session: &Session, services: &CloudServices, policy: &ClusterPolicy) -> Result<FreeQuota, Error> {
-    let project = &*policy.project;
-    let limits = session.row(&services.octavia, &RawQuery::new("quota", "quota", &["quotas", project])).await;
+async fn count_quota(
+    session: &Session,
+    octavia: &ServiceEndpoint,
+    project: &str,
+    quota: &mut FreeQuota,
+) -> Result<(), Error> {
+    let limits = session.row(octavia, &RawQuery::new("quota", "quota", &["quotas", project])).await;
     let limits = or_default_if_hidden(limits)?.unwrap_or_default();
-    let mut quota = FreeQuota::default();
     for (resource, collection, key, free) in [
         ("loadbalancer", "loadbalancers", ["load_balancer", "loadbalancer"], &mut quota.load_balancers),
         ("listener", "listeners", ["listener", "listeners"], &mut quota.listeners),
@@ -168,16 +197,10 @@ async fn free_quota(session: &Session, services: &CloudServices, policy: &Cluste
         let limit = key.iter().find_map(|key| limits[*key].as_i64());
         let Some(limit) = limit.and_then(|limit| u32::try_from(limit).ok()) else { continue };
         let query = RawQuery::new(resource, collection, &[collection]).with("project_id", project).with("fields", "id");
-        let used = session.rows(&services.octavia, &query).await?.rows.len();
+        let used = session.rows(octavia, &query).await?.rows.len();
         *free = Some(limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX)));
     }
-    if let Some(neutron) = &services.neutron {
-        let query = RawQuery::new("quota", "quota", &["quotas", project, "details.json"]);
-        let details = or_default_if_hidden(session.row(neutron, &query).await)?.unwrap_or_default();
-        quota.ports = free_of(&details["port"]);
-        quota.floating_ips = free_of(&details["floatingip"]);
-    }
-    Ok(quota)
+    Ok(())
 }
 
 /// Quotas are for members in some clouds, and for administrators in others.
@@ -196,9 +219,43 @@ fn free_of(details: &Value) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use gimbal_testkit::fake_openstack::{FakeOpenStack, Fault};
     use serde_json::json;
 
     use super::*;
+    use crate::cloud_access::tests::connected;
+
+    #[tokio::test]
+    async fn a_quota_that_cannot_be_counted_is_unknown_and_the_rest_is_read() {
+        let fake = FakeOpenStack::start().await.unwrap();
+        fake.set(|cloud| cloud.project("p1", "alpha"));
+        let policy = ClusterPolicy { project: "p1".into(), ..ClusterPolicy::default() };
+        for (fails, pools) in [(true, None), (false, Some(5))] {
+            fake.heal();
+            fake.fail(Fault::on("/quotas/p1").text(200, r#"{"quota": {"load_balancer": 7, "pool": 5}}"#));
+            if fails {
+                fake.fail(Fault::on("/pools"));
+            }
+            let known = read(&connected(&fake), &policy).await.unwrap().known;
+            assert_eq!((known.quota.load_balancers, known.quota.pools), (Some(7), pools));
+            assert_eq!(known.api_version, ApiVersion { major: 2, minor: 26 });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_policy_that_names_a_network_is_not_read_from_a_catalog_without_neutron() {
+        let fake = FakeOpenStack::start().await.unwrap();
+        fake.set(|cloud| cloud.project("p1", "alpha"));
+        let cloud = connected(&fake);
+        let policy = |subnet: Option<&str>| ClusterPolicy {
+            project: "p1".into(),
+            service_subnet: subnet.map(Text::from),
+            ..ClusterPolicy::default()
+        };
+        read(&cloud, &policy(None)).await.unwrap();
+        let error = read(&cloud, &policy(Some("services"))).await.unwrap_err();
+        assert!(matches!(error, Error::Catalog { .. }), "{error}");
+    }
 
     #[test]
     fn a_subnet_as_neutron_shows_it() {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_kuryr_model::DesiredKey;
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredLoadBalancer};
 use gimbal_octavia_plan::{Block, PlannedStep};
 
 use crate::cell::{Cell, CellState};
@@ -67,6 +67,20 @@ impl Registry {
         let cell = cluster.keys.get(key).and_then(|owner| cluster.cells.get(owner));
         let planned = cell.and_then(|cell| cell.actor.planned(&cluster.facts, self.shared.at(now), PLANNED));
         planned.unwrap_or_default()
+    }
+
+    /// Returns what is wanted under a key, whatever the guard says; `None` if that is a removal.
+    #[must_use]
+    pub fn wanted(&self, cluster: &str, key: &DesiredKey) -> Option<&DesiredLoadBalancer> {
+        let cluster = self.clusters.get(cluster)?;
+        let owner = cluster.keys.get(key)?;
+        if let Some(group) = cluster.groups.all.get(owner) {
+            return group.wants.get(key);
+        }
+        match cluster.cells.get(owner)?.wanted() {
+            DesiredEntry::LoadBalancer(wanted) => Some(wanted),
+            DesiredEntry::Deleting { .. } => None,
+        }
     }
 
     /// Returns whether what exists of an owner is being removed although nothing of the stream names it any more: a person has

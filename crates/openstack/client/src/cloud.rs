@@ -91,7 +91,8 @@ pub(crate) struct Shared {
     slots: Mutex<HashMap<TokenScope, Weak<Slot>>>,
     /// Scopes that were refused to a base token that had just been issued, and when.
     refused: Mutex<HashMap<TokenScope, Instant>>,
-    pub pages: HashMap<CallKind, PageSize>,
+    /// Page sizes, by the resource that is listed.
+    pages: Mutex<HashMap<&'static str, Arc<PageSize>>>,
 }
 
 struct Random(Arc<dyn Fn() -> f64 + Send + Sync>);
@@ -120,14 +121,11 @@ impl Cloud {
     /// # Errors
     /// Fails only if the HTTP client cannot be set up.
     pub fn new(credentials: CloudCredentials, options: ClientOptions) -> Result<Self, Error> {
-        let lists =
-            [CallKind::LoadBalancers, CallKind::Listeners, CallKind::Pools, CallKind::L7Policies, CallKind::Members];
-        let pages = lists.into_iter().map(|kind| (kind, PageSize::new(options.page))).collect();
         let random = Random(options.random.clone());
         let transport = Transport::new(&credentials, options)?;
         let base = Arc::new(Slot::from_credentials());
-        let shared =
-            Shared { transport, credentials, random, base, slots: Mutex::default(), refused: Mutex::default(), pages };
+        let (slots, refused, pages) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let shared = Shared { transport, credentials, random, base, slots, refused, pages };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -196,6 +194,12 @@ impl Shared {
         let slot = Arc::new(Slot::default());
         slots.insert(scope.clone(), Arc::downgrade(&slot));
         slot
+    }
+
+    /// Returns the page size of the lists of a resource.
+    pub(crate) fn page_size(&self, resource: &'static str) -> Arc<PageSize> {
+        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
+        pages.entry(resource).or_insert_with(|| Arc::new(PageSize::new(self.transport.page()))).clone()
     }
 
     /// Returns a URL below Keystone's `/v3`.

@@ -7,14 +7,11 @@ use serde::de::DeserializeOwned;
 
 use crate::list_page::RowPage;
 use crate::list_walk::{Walk, WalkStep};
+use crate::page_size::SHRINKS;
 use crate::service::below;
 use crate::statuses::Statuses;
 use crate::transport::ApiRequest;
 use crate::{ApiLocation, CallKind, Error, Session};
-
-/// How often one list is retried with smaller pages. A server that hangs must not delay a poll by one time-out for each
-/// page size.
-const SHRINKS: u32 = 2;
 
 /// The service that implements the load balancing API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -209,7 +206,7 @@ impl LoadBalancing {
     ) -> Result<CompleteList<T>, Error> {
         let key = path.last().copied().unwrap_or_default();
         let list = self.query(path, fields, project)?;
-        let size = &self.session.shared.pages[&kind];
+        let size = self.session.shared.page_size(kind.labels().resource);
         let mut walk = Walk::default();
         let mut shrinks = 0;
         let mut complete = CompleteList::from(Vec::new());

@@ -3,7 +3,11 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The smallest page size, in rows. A cloud that is too slow for this is not helped by smaller pages.
-pub(crate) const SMALLEST: u32 = 50;
+const SMALLEST: u32 = 50;
+
+/// How often one list is retried with smaller pages after a time-out. A server that hangs must not delay a poll by one time-out
+/// for each page size.
+pub(crate) const SHRINKS: u32 = 2;
 
 /// The number of pages that must arrive in time before a larger size is tried again. Without it one slow hour would
 /// cost more calls forever.
@@ -28,7 +32,7 @@ impl PageSize {
         self.now.load(Relaxed)
     }
 
-    /// Called when a page of `size` rows timed out. Returns false when there is no smaller size to try.
+    /// Called when a page of `size` rows timed out, or was too large. Returns false when there is no smaller size to try.
     pub(crate) fn too_slow(&self, size: u32) -> bool {
         let smaller = (size / 2).max(SMALLEST);
         if smaller >= size {

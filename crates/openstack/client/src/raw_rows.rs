@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::list_page::RowPage;
 use crate::list_walk::{Walk, WalkStep};
-use crate::page_size::SMALLEST;
+use crate::page_size::SHRINKS;
 use crate::service::below;
 use crate::session::base_url;
 use crate::transport::ApiRequest;
@@ -39,16 +39,17 @@ impl RawQuery {
 }
 
 impl Session {
-    /// Lists objects, every page of them.
+    /// Lists objects, every page of them. A page that times out, or is too large, is requested again with a smaller limit.
     ///
     /// # Errors
     /// See [`Error`]; [`Error::NotFound`] if what the collection belongs to does not exist, and the service itself says so.
     pub async fn rows(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<CompleteList<Value>, Error> {
         let key = query.key;
-        let mut limit = self.shared.transport.page();
-        let mut walk = Walk::default();
+        let size = self.shared.page_size(query.resource);
+        let (mut walk, mut shrinks) = (Walk::default(), 0);
         let mut complete = CompleteList::from(Vec::new());
         loop {
+            let limit = size.get();
             let mut page = query.clone().with("limit", &limit.to_string());
             if let Some(marker) = walk.marker() {
                 page = page.with("marker", marker);
@@ -63,12 +64,16 @@ impl Session {
                     complete = CompleteList::from(Vec::new());
                     continue;
                 }
-                Err(Error::TooLarge { .. }) if limit > SMALLEST => {
-                    limit = (limit / 2).max(SMALLEST);
+                // What is too large is known at once, so that it may be tried in every size.
+                Err(Error::TooLarge { .. }) if size.too_slow(limit) => continue,
+                Err(error) if error.asks_too_much() && size.too_slow(limit) && shrinks < SHRINKS => {
+                    shrinks += 1;
+                    tracing::warn!(%error, limit, smaller = size.get(), "too slow for pages of this size");
                     continue;
                 }
                 answer => answer?,
             };
+            size.in_time();
             let page = RowPage::read(key, &answer.body)?;
             let step = walk.add_page(key, &page.ids, page.next, limit)?;
             complete.server_time = complete.server_time.or_else(|| answer.server_time());

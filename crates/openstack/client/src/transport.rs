@@ -146,9 +146,9 @@ impl Transport {
         })
     }
 
-    /// Returns the number of rows to ask for in a page.
+    /// Returns the number of rows of a page as it was configured.
     pub(crate) fn page(&self) -> u32 {
-        self.options.page.clamp(1, 1000)
+        self.options.page
     }
 
     /// Returns how long a page of a list may take.

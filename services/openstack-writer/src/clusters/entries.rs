@@ -17,8 +17,10 @@ use crate::policy::{EntrySize, PolicyBreach};
 enum Verdict {
     /// It is made, or removed.
     Wanted(DesiredEntry),
-    /// It is not tried.
+    /// It is not tried. What it says of its members is not meant, or may be another's.
     Refused(PolicyBreach),
+    /// The policy does not allow it as it is. What was allowed before goes on with its members.
+    NotAllowed(PolicyBreach),
     /// It is gone.
     Gone,
     /// The cloud was not read yet, or what exists was not listed, or an admin takes the mark off it just now.
@@ -138,14 +140,15 @@ impl Clusters {
         }
     }
 
-    /// Returns whether it is allowed, or gone, which may leave room in the quota.
+    /// Returns whether anything of it is decided, which may leave room in the quota.
     fn check_one(&mut self, name: &Text, key: &DesiredKey, now: Instant) -> bool {
         let Some(state) = self.clusters.get_mut(name) else { return false };
         state.left_out.remove(key);
         state.used.decide_anew(key);
         let verdict = state.verdict(key);
         state.unchecked.remove(key);
-        let was_refused = state.refused.remove(key);
+        let before = state.refused.remove(key);
+        let was_refused = before.is_some();
         let (outcome, is_decided) = match verdict {
             Verdict::NotYet => {
                 state.unchecked.insert(key.clone());
@@ -178,23 +181,12 @@ impl Clusters {
                 (Outcome::Applied, true)
             }
             Verdict::Refused(breach) => {
-                state.refused.insert(key.clone());
-                state.waiting.ended(key);
-                if let Some(entry) = state.end.entry(key) {
-                    self.registry.refuse(name, key, entry, now);
-                    if let (KuryrReason::ProjectNotAllowed, DesiredEntry::LoadBalancer(wanted)) =
-                        (breach.reason, &**entry)
-                    {
-                        self.registry.search_too(name, &wanted.header.placement.project);
-                    }
-                }
-                let reason = breach.reason.as_str();
-                // Explain and the controller have all of them.
-                if !was_refused && let Some(untold) = self.lines.tell((name.clone(), reason), now) {
-                    tracing::warn!(cluster = %name, %key, reason, text = breach.message, untold, "refused");
-                }
-                let PolicyBreach { reason, message } = breach;
-                (Outcome::Rejected(Reject { key: Some(key.clone()), reason, retryable: true, message }), false)
+                state.refused.insert(key.clone(), before.flatten());
+                (self.refuse(name, key, breach, was_refused, now), false)
+            }
+            Verdict::NotAllowed(mut breach) => {
+                let follows = self.follow(name, key, before.flatten(), &mut breach, now);
+                (self.refuse(name, key, breach, was_refused, now), follows)
             }
         };
         if was_refused
@@ -261,7 +253,7 @@ impl ClusterState {
         };
         let policy = &self.config.policy;
         if let Err(breach) = policy.may_be(key, wanted) {
-            return Verdict::Refused(breach);
+            return Verdict::NotAllowed(breach);
         }
         let Some(reading) = &self.reading else { return Verdict::NotYet };
         let allowed =
@@ -281,7 +273,7 @@ impl ClusterState {
                 }
                 Verdict::Wanted(DesiredEntry::LoadBalancer(placed))
             }
-            Err(breach) => Verdict::Refused(breach),
+            Err(breach) => Verdict::NotAllowed(breach),
         }
     }
 

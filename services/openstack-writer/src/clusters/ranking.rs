@@ -77,7 +77,7 @@ impl Clusters {
         }
         if let Some(state) = self.clusters.get_mut(name) {
             let refused = &state.refused;
-            state.ranking.ages.retain(|key, _| refused.contains(key));
+            state.ranking.ages.retain(|key, _| refused.contains_key(key));
             for (namespaces, begun) in std::mem::take(&mut state.ranking.snapshots) {
                 self.registry.snapshot_of(name, namespaces.as_deref(), begun, now);
             }

@@ -1,5 +1,6 @@
 //! What becomes of the entries that a controller sends.
 
+mod refusals;
 mod routers;
 mod streams;
 

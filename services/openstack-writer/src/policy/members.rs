@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_kuryr_model::{DesiredLoadBalancer, DesiredMember, DesiredMembers};
+use gimbal_kuryr_model::{DesiredLoadBalancer, DesiredMember, DesiredMembers, PoolId};
 use gimbal_kuryr_wire::KuryrReason;
 use gimbal_model::AddressRefusal;
 
@@ -16,13 +16,12 @@ impl ClusterPolicy {
     ///
     /// # Errors
     /// A listener may have none of those of one address family that take new connections. Without any it would refuse every
-    /// connection, or those clients would be left to members of the other family, which was not asked for: all stays as it is. A
-    /// router goes on nevertheless: one Service must not stop the routes to the others.
+    /// connection, or those clients would be left to members of the other family, which was not asked for: its members stay as they
+    /// are. A router goes on nevertheless: one Service must not stop the routes to the others.
     pub fn with_allowed_members(
         &self,
         wanted: DesiredLoadBalancer,
     ) -> Result<(DesiredLoadBalancer, Option<String>), PolicyBreach> {
-        let is_allowed = |member: &DesiredMember| self.addresses.check(member.id.address).is_ok();
         let all = wanted.members.as_slice();
         let mut refused = BTreeSet::new();
         for member in all {
@@ -37,13 +36,9 @@ impl ClusterPolicy {
         let more = refused.len().saturating_sub(NAMED);
         let more = if more > 0 { format!(", and {more} more") } else { String::new() };
         let words = format!("{}{more}", named.join(", "));
-        let allowed: Vec<DesiredMember> = all.iter().filter(|member| is_allowed(member)).cloned().collect();
-        let of = |member: &DesiredMember| (member.id.pool.clone(), member.id.address.is_ipv4());
-        let serving = |members: &[DesiredMember]| -> BTreeSet<_> {
-            members.iter().filter(|member| member.weight > 0).map(of).collect()
-        };
+        let allowed: Vec<DesiredMember> = all.iter().filter(|member| self.allows_member(member)).cloned().collect();
         let is_router = wanted.header.routing.is_some();
-        let lost: Vec<_> = serving(all).difference(&serving(&allowed)).cloned().collect();
+        let lost = self.lost(all);
         if let Some((pool, is_ipv4)) = lost.first().filter(|_| !is_router) {
             let family = if *is_ipv4 { "IPv4" } else { "IPv6" };
             let message = format!("no {family} member of port {pool} may be served: {words}");
@@ -58,6 +53,24 @@ impl ClusterPolicy {
         }
         Ok((DesiredLoadBalancer { members: DesiredMembers::new(allowed), ..wanted }, Some(words)))
     }
+
+    /// Whether the address of a member, and the subnet that it is reached in, are allowed.
+    pub(super) fn allows_member(&self, member: &DesiredMember) -> bool {
+        self.addresses.check(member.id.address).is_ok()
+            && member.subnet.as_ref().is_none_or(|subnet| self.allows_subnet_of_members(subnet))
+    }
+
+    /// Returns the pools, by family, in which members take new connections of which none is allowed.
+    pub(super) fn lost(&self, members: &[DesiredMember]) -> BTreeSet<(PoolId, bool)> {
+        let serving = || members.iter().filter(|member| member.weight > 0);
+        let allowed: BTreeSet<_> = serving().filter(|member| self.allows_member(member)).map(by_family).collect();
+        serving().map(by_family).filter(|one| !allowed.contains(one)).collect()
+    }
+}
+
+/// Returns the pool of a member, and whether its address is one of IPv4.
+pub(super) fn by_family(member: &DesiredMember) -> (PoolId, bool) {
+    (member.id.pool.clone(), member.id.address.is_ipv4())
 }
 
 fn why(refusal: AddressRefusal) -> String {

@@ -3,6 +3,7 @@
 //! The certificate decides which cluster speaks; an ID in what it sends is a wish. One that its policy does not allow is
 //! refused with its reason, before anything of it reaches OpenStack.
 
+mod following;
 mod kinds;
 mod members;
 mod quota;
@@ -145,6 +146,13 @@ impl ClusterPolicy {
         self.external_network.iter().chain(&self.floating_networks).chain(classes)
     }
 
+    /// Whether it names anything of Neutron, so that the cloud has to have that.
+    #[must_use]
+    pub fn names_network(&self) -> bool {
+        let networks = self.networks_of_floating_ips().chain(&self.vip_networks).chain(&self.vip_ports);
+        self.subnets_of_members().chain(networks).next().is_some()
+    }
+
     /// Checks that the cluster may have this load balancer, whatever its members are.
     ///
     /// # Errors
@@ -163,7 +171,7 @@ impl ClusterPolicy {
         }
         for member in wanted.members.as_slice() {
             if let Some(subnet) = &member.subnet
-                && !self.subnets_of_members().any(|allowed| allowed == subnet)
+                && !self.allows_subnet_of_members(subnet)
             {
                 return breach(
                     KuryrReason::NetworkNotAllowed,
@@ -172,6 +180,10 @@ impl ClusterPolicy {
             }
         }
         Ok(())
+    }
+
+    fn allows_subnet_of_members(&self, subnet: &Text) -> bool {
+        self.subnets_of_members().any(|allowed| allowed == subnet)
     }
 
     fn allows_certificate(&self, container: &str) -> bool {

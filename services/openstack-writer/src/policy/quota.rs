@@ -92,6 +92,9 @@ const KINDS: [(&str, &str); 5] = [
     ("floating IPs", "floatingIps"),
 ];
 
+/// Place of the members in [`KINDS`].
+const MEMBERS: usize = 2;
+
 /// What an entry lacked when it was refused.
 #[derive(Debug, Clone, Copy)]
 struct Shortage {
@@ -148,6 +151,34 @@ impl ClusterUse {
             return Err(PolicyBreach { reason: KuryrReason::Quota, message });
         }
         self.entries.insert(key.clone(), counted);
+        Ok(())
+    }
+
+    /// Returns how many members an entry may have: those that are counted for it, and those that there is room for.
+    #[must_use]
+    pub fn most_members(&self, key: &DesiredKey, quota: &ClusterQuota) -> u64 {
+        let counted = self.entries.get(key).map_or(0, |one| one.size.members);
+        counted + quota.members.saturating_sub(self.sum.members)
+    }
+
+    /// Counts what goes on of an entry that is refused, as [`Self::take`] does. `waits` says whether members of it wait for room.
+    ///
+    /// # Errors
+    /// Returns what there is too little of.
+    pub fn take_following(
+        &mut self,
+        key: &DesiredKey,
+        size: EntrySize,
+        group: Option<&Text>,
+        quota: &ClusterQuota,
+        waits: bool,
+    ) -> Result<(), PolicyBreach> {
+        self.take(key, size, group, quota)?;
+        let short = &mut self.short[MEMBERS];
+        if waits || short.contains_key(key) {
+            // It takes each place that gets free, and not only all of them.
+            short.entry(key.clone()).or_insert(Shortage { more: 1, shares: false }).more = 1;
+        }
         Ok(())
     }
 

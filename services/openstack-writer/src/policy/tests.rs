@@ -1,5 +1,6 @@
 //! What is allowed and what is not, as tables.
 
+mod following;
 mod routers;
 
 use gimbal_kuryr_model::{

@@ -279,6 +279,28 @@ async fn a_server_that_hangs_is_left_after_three_tries() {
     assert_eq!(fake.count(LISTS), 3);
 }
 
+/// Whoever reads rows as JSON reads the same lists.
+#[tokio::test]
+async fn pages_of_raw_rows_become_smaller_as_well() {
+    let (fake, _) = cloud_with(5).await;
+    let options = ClientOptions { page: 1000, ..options() };
+    let cloud = Cloud::connect(credentials(&fake.url(), &[]), options).await.unwrap();
+    let session = cloud.session(&TokenScope::Project("p1".into()));
+    let octavia = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
+    let query = RawQuery::new("loadbalancer", "loadbalancers", &["loadbalancers"]);
+    fake.fail(Fault::on("/loadbalancers").larger_than(500).hang());
+    for _ in 0..2 {
+        assert_eq!(session.rows(&octavia, &query).await.unwrap().rows.len(), 5);
+    }
+    let lists = fake.calls().into_iter().filter(|call| call.starts_with(LISTS));
+    assert_eq!(lists.collect::<Vec<_>>(), [1000, 500, 500].map(|limit| format!("{LISTS}?limit={limit}")));
+    // One that hangs is left after three tries.
+    fake.fail(Fault::on("/pools").hang());
+    let error = session.rows(&octavia, &RawQuery::new("pool", "pools", &["pools"])).await.unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert_eq!(fake.count("GET /v2/lbaas/pools"), 3);
+}
+
 #[tokio::test]
 async fn one_load_balancer_is_there_or_gone_or_not_ours() {
     let (fake, cloud) = cloud_with(1).await;
