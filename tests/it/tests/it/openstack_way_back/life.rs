@@ -85,13 +85,16 @@ async fn parts_that_are_deleted_by_hand_come_back(stage: &WayBack, address: &str
     }
 }
 
+/// Whether the status has everything, with the members of now.
 fn is_whole(object: &Value) -> bool {
     let status = &object["status"];
     let has = |kind: &str, count| status[kind].as_array().is_some_and(|all| all.len() == count);
+    let is_now = |member: &Value| member["ip"].as_str().is_some_and(|address| PODS[1..].contains(&address));
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     has("listeners", 1)
         && has("pools", 1)
         && has("members", 2)
+        && status["members"].as_array().into_iter().flatten().all(is_now)
         && conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
 
