@@ -3,6 +3,8 @@
 use gimbal_kuryr_crd::{KuryrL7RouterSpec, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredMembers, LoadBalancerHeader, Text};
 
+use crate::Finding;
+use crate::finding::shown;
 use crate::members::own_subnet;
 
 /// What was chosen for a load balancer that exists, and would be another one if it were chosen anew: what it keeps for its life,
@@ -61,6 +63,15 @@ impl Chosen {
     #[must_use]
     pub fn made_in(self, subnet: Option<Text>) -> Self {
         Self { made_in: subnet.filter(|subnet| !subnet.is_empty()), ..self }
+    }
+
+    /// Adds that it was made in the subnet that was chosen, where no status says in which one and that one `was_kept`, as this finding
+    /// says: a status that somebody has emptied stays so while the writer refuses the subnet.
+    #[must_use]
+    pub fn kept(self, was_kept: impl Fn(&Finding) -> bool) -> Self {
+        let is_kept = |subnet: &Text| was_kept(&Finding::SubnetAsBefore { subnet: shown(subnet) });
+        let made_in = self.made_in.clone().or_else(|| self.subnet.clone().filter(is_kept));
+        Self { made_in, ..self }
     }
 
     /// Returns the subnet that it was made in, if the configuration does not have that any more.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::api::Kind;
 use crate::common::{ORDER, conditions, get, served};
 use crate::world::{World, facts, service, slice};
+use crate::writer::Writer;
 
 /// The writer would replace the load balancer before it hears that it was a mistake.
 #[test]
@@ -182,10 +183,7 @@ fn a_class_that_is_gone_takes_no_load_balancer_away() {
 #[test]
 fn an_address_or_a_subnet_that_may_not_be_had_any_more_stays() {
     let external = facts().external.map(|external| ExternalNetwork { user_addresses: false, ..external });
-    let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
-    let subnet = moved.subnets.remove("services").unwrap();
-    moved.subnets.insert("newer".into(), subnet);
-    for later in [CloudFacts { external, ..facts() }, moved] {
+    for later in [CloudFacts { external, ..facts() }, moved()] {
         let mut world = World::new(true);
         let mut wanted = service("LoadBalancer", 80);
         wanted["spec"]["loadBalancerIP"] = json!("172.24.4.9");
@@ -207,6 +205,65 @@ fn an_address_or_a_subnet_that_may_not_be_had_any_more_stays() {
         assert!(!conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
         world.check();
     }
+}
+
+/// Service subnets have been replaced by `newer`, and the writer allows no other.
+fn moved() -> CloudFacts {
+    let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
+    let subnet = moved.subnets.remove("services").unwrap();
+    moved.subnets.insert("newer".into(), subnet);
+    moved
+}
+
+#[test]
+fn a_subnet_that_may_not_be_had_any_more_stays_without_a_status() {
+    let wiped: fn(&mut World) = |world| {
+        world.api.edit(Kind::Balancer, "a", |it| drop(it.as_object_mut().unwrap().remove("status")));
+    };
+    let deleted: fn(&mut World) = |world| world.api.delete(Kind::Balancer, "a");
+    for happens in [wiped, deleted] {
+        let mut world = served();
+        let before = header(&world);
+        world.controller.set_facts(&moved());
+        world.rest();
+        // A new writer refuses the subnet, and does not fill in what is missing.
+        let made = std::mem::take(&mut world.writer.made);
+        world.writer = Writer::default();
+        world.writer.made = made;
+        world.writer.refuse("a", Some("subnet services is not allowed"));
+        world.break_stream();
+        world.rest();
+        happens(&mut world);
+        world.rest();
+        assert_eq!(get(&world, Kind::Balancer)["status"]["loadbalancer"], Value::Null);
+        for restarts in [false, true] {
+            if restarts {
+                world.restart(&ORDER);
+                world.controller.set_facts(&moved());
+                world.rest();
+            }
+            assert!(conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+            assert_eq!(header(&world).vip, before.vip);
+        }
+        world.writer.refuse("a", None);
+        world.controller.set_facts(&facts());
+        world.rest();
+        world.check();
+        assert_eq!(header(&world), before);
+    }
+}
+
+/// Whoever has named a wrong subnet first corrects that for all Services.
+#[test]
+fn a_subnet_in_which_nothing_was_made_does_not_stay() {
+    let mut world = World::new(true);
+    world.works = false;
+    world.patience = Duration::from_secs(1);
+    world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
+    world.rest();
+    world.controller.set_facts(&moved());
+    world.rest();
+    assert_eq!(header(&world).vip.subnet.as_deref(), Some("newer"));
 }
 
 #[test]
