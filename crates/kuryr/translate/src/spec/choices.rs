@@ -48,11 +48,15 @@ impl<'a> Choices<'a> {
     }
 
     fn class(&mut self) -> ClassDefaults {
-        let Some(name) = &self.annotations.class else { return ClassDefaults::default() };
+        let annotation = "loadbalancer.openstack.org/class";
+        let Some(name) = &self.annotations.class else {
+            // One that cannot be read takes nothing away.
+            let is_unreadable = self.service.annotations().contains_key(annotation);
+            return self.chosen.filter(|_| is_unreadable).map(Chosen::as_class).unwrap_or_default();
+        };
         if let Some(class) = self.facts.classes.get(name) {
             return class.clone();
         }
-        let annotation = "loadbalancer.openstack.org/class";
         let chosen = self.reject_or_keep(annotation, name, AnnotationProblem::NoSuchClass);
         chosen.map(Chosen::as_class).unwrap_or_default()
     }
