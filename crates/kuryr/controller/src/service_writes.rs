@@ -89,7 +89,7 @@ impl<T> KuryrController<T> {
         wall: Timestamp,
     ) -> Option<PlannedWrite> {
         let balancer = situation.balancer.as_ref().filter(|_| !goes);
-        let refused = balancer.and_then(|balancer| self.refused(key, balancer));
+        let refused = balancer.and_then(|balancer| self.refused(key, situation, balancer));
         let refused = refused.filter(|refused| *refused != NotStreamed::WaitingForWriter);
         let item = self.items.get_mut(key)?;
         let uid = &service.metadata.meta.uid;

@@ -140,7 +140,13 @@ impl ObjectPauses {
     /// Whether the API server has refused the last write of a purpose.
     #[must_use]
     pub fn is_refused(&self, purpose: Purpose) -> bool {
-        self.refused.iter().any(|refused| refused.purpose == purpose)
+        self.refusal(purpose).is_some()
+    }
+
+    /// Why the API server has refused the last write of a purpose, if it has.
+    #[must_use]
+    pub fn refusal(&self, purpose: Purpose) -> Option<&str> {
+        self.refused.iter().find(|refused| refused.purpose == purpose).map(|refused| &*refused.reason)
     }
 
     /// Until when something has to wait.

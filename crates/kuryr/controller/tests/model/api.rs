@@ -53,6 +53,8 @@ pub struct Api {
     pub webhook: Option<fn(Kind, &mut Value)>,
     /// The objects whose writes are refused.
     pub refuses: Option<(Kind, String)>,
+    /// Which of their writes; all of them if it is unset.
+    pub refuses_only: Option<fn(&WriteBody) -> bool>,
 }
 
 pub fn wants(service: &Value) -> bool {
@@ -230,9 +232,8 @@ impl Api {
         let kind = if write.object.kind == KuryrKind::LoadBalancer { Kind::Balancer } else { Kind::Service };
         let name = write.object.name.to_string();
         let before = self.get(kind, &name).cloned();
-        if self.refuses.as_ref().is_some_and(|(of, which)| (*of, which) == (kind, &name))
-            && write.body != WriteBody::Read
-        {
+        let is_refused = self.refuses.as_ref().is_some_and(|(of, which)| (*of, which) == (kind, &name));
+        if is_refused && write.body != WriteBody::Read && self.refuses_only.is_none_or(|only| only(&write.body)) {
             return (WriteOutcome::Refused("a policy".into()), before);
         }
         let outcome = self.try_write(kind, &name, &write.body).unwrap_or_else(|error| error);

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredEntry, ExternalNetwork, LoadBalancerHeader, VipWish};
-use gimbal_kuryr_resource::ClusterKnowledge;
+use gimbal_kuryr_resource::{ClusterKnowledge, WriteBody};
 use serde_json::{Value, json};
 
-use crate::api::Kind;
-use crate::common::{ORDER, conditions, get, served};
+use crate::api::{Kind, text};
+use crate::common::{ORDER, conditions, get, reasons, served};
 use crate::world::{World, facts, service, slice};
 use crate::writer::Writer;
 
@@ -140,6 +140,38 @@ fn header(world: &World) -> LoadBalancerHeader {
     match world.offered.values().next().map(|entry| &**entry) {
         Some(DesiredEntry::LoadBalancer(wanted)) => (*wanted.header).clone(),
         other => panic!("{other:?}"),
+    }
+}
+
+/// Else the status would say of the former spec that it is ready, and nothing of the one that is wanted.
+#[test]
+fn what_the_api_server_does_not_take_is_not_ready() {
+    for (kind, told) in [(Kind::Balancer, "KuryrEnsureLBError"), (Kind::Service, "KuryrAddServiceFinalizerError")] {
+        let mut world = served();
+        world.patience = Duration::from_secs(20);
+        world.api.refuses = Some((kind, "a".into()));
+        world.api.refuses_only = Some(|body| matches!(body, WriteBody::Patch { .. }));
+        if kind == Kind::Service {
+            world.api.edit(Kind::Service, "a", |it| it["metadata"]["finalizers"] = json!([]));
+        }
+        world.api.edit(Kind::Slice, "a", |it| it["endpoints"] = slice("a", 3)["endpoints"].clone());
+        world.rest();
+        let expected = ["Ready=False WriteRefused", "Synced=False Pending", "Conflict=True WriteRefused"];
+        assert_eq!(conditions(&world), expected);
+        let message = text(&get(&world, Kind::Balancer), "/status/conditions/0/message").to_owned();
+        assert!(message.starts_with("the API server refuses to set the ") && message.ends_with(": a policy"), "{message}");
+        assert_eq!(text(&get(&world, Kind::Service), "/status/loadBalancer/ingress/0/ip"), "10.96.0.10");
+        assert_eq!(reasons(&world), [told], "{:?}", world.notices);
+        // A new process has nothing else to say.
+        let before = get(&world, Kind::Balancer);
+        world.restart(&ORDER);
+        world.rest();
+        assert_eq!(get(&world, Kind::Balancer), before);
+        world.api.refuses = None;
+        world.pass(Duration::from_secs(60));
+        world.rest();
+        world.check();
+        assert_eq!(get(&world, Kind::Balancer)["spec"]["endpointSlices"][0]["endpoints"].as_array().map(Vec::len), Some(3));
     }
 }
 
