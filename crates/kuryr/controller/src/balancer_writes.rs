@@ -37,8 +37,11 @@ impl<T> KuryrController<T> {
             return None;
         };
         let purpose = in_flight.purpose.as_str();
-        let service = situation.service.as_ref().filter(|_| object.kind == KuryrKind::Service);
-        in_flight.version = service.map(|service| service.metadata.meta.resource_version.clone());
+        let metadata = match object.kind {
+            KuryrKind::Service => situation.service.as_ref().map(|service| &service.metadata),
+            _ => situation.balancer.as_ref().map(|balancer| &balancer.metadata),
+        };
+        in_flight.version = metadata.map(|metadata| metadata.meta.resource_version.clone());
         self.items.entry(key).or_default().pauses[which(object.kind)].in_flight = Some(in_flight);
         Some(ClusterWrite { object: object.clone(), body, purpose })
     }
@@ -105,9 +108,9 @@ impl<T> KuryrController<T> {
             let meta = target(&balancer.metadata);
             return Some((WriteBody::Delete { meta }, InFlightWrite::new(Purpose::Delete)));
         }
-        let conform = if goes { None } else { self.conform(key, situation, balancer) };
+        let conform = if goes { None } else { self.conform(key, situation, balancer, now) };
         conform
-            .filter(|_| self.may_go(key, KuryrKind::LoadBalancer, Purpose::Conform, now))
+            .filter(|(_, write)| self.may_go(key, KuryrKind::LoadBalancer, write.purpose, now))
             .or_else(|| self.balancer_status(key, situation, balancer, now, wall))
     }
 
@@ -153,7 +156,13 @@ impl<T> KuryrController<T> {
     }
 
     /// Sets what differs: spec, finalizer, owner. All of it in one write.
-    fn conform(&self, key: &SourceKey, situation: &Situation, balancer: &KuryrLoadBalancer) -> Option<PlannedWrite> {
+    fn conform(
+        &self,
+        key: &SourceKey,
+        situation: &Situation,
+        balancer: &KuryrLoadBalancer,
+        now: Instant,
+    ) -> Option<PlannedWrite> {
         let item = self.items.get(key)?;
         let of_service = situation.owner == BalancerOwner::Service;
         let mut metadata = Map::new();
@@ -179,6 +188,10 @@ impl<T> KuryrController<T> {
         if has_facts && !has_finalizer(balancer) {
             metadata.insert("finalizers".into(), json!(with_finalizer(&balancer.metadata, finalizers::LOAD_BALANCER)));
         }
+        if item.pauses[1].refused_until(Purpose::Protect, now).is_some() {
+            // The spec does not wait for it.
+            metadata.clear();
+        }
         let spec = self.spec_to_set(item, situation, balancer);
         let wanted = spec.map_or(0, |(_, wanted)| wanted);
         let spec = spec.and_then(|(spec, _)| difference(&balancer.spec, spec));
@@ -189,9 +202,9 @@ impl<T> KuryrController<T> {
         if !metadata.is_empty() {
             change.insert("metadata".into(), Value::Object(metadata));
         }
-        let wanted = if spec.is_some() { wanted } else { 0 };
+        let (purpose, wanted) = if spec.is_some() { (Purpose::Conform, wanted) } else { (Purpose::Protect, 0) };
         change.extend(spec.map(|spec| ("spec".to_owned(), spec)));
-        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Conform) };
+        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(purpose) };
         Some((WriteBody::Patch { meta: target(&balancer.metadata), change: Value::Object(change) }, in_flight))
     }
 

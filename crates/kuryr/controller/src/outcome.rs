@@ -11,6 +11,7 @@ use gimbal_model::SourceKey;
 
 use crate::KuryrController;
 use crate::item::{ServiceProof, named_owners, spec_version, which};
+use crate::service_writes::print_of_ours;
 
 impl<T> KuryrController<T> {
     pub(crate) fn take_outcome(&mut self, object: &ClusterObject, outcome: WriteOutcome, now: Instant) {
@@ -19,11 +20,17 @@ impl<T> KuryrController<T> {
         let Some(item) = self.items.get_mut(&key) else { return };
         let pauses = &mut item.pauses[which];
         let Some(write) = pauses.in_flight.take() else { return };
-        let write_reads = write.purpose == Purpose::Read;
+        let purpose = write.purpose;
         let outcome = if write.is_void { WriteOutcome::NotSent } else { outcome };
+        // The words of a refusal that is news.
+        let mut refused = None;
         match outcome {
             WriteOutcome::Done(answer) => {
-                pauses.done(write.purpose, now);
+                if write.is_undone(&answer) {
+                    refused = pauses.undone(purpose, now).map(str::to_owned);
+                } else {
+                    pauses.done(purpose, now);
+                }
                 self.carried_out(&key, object, write, answer);
             }
             WriteOutcome::NotFound => {
@@ -34,8 +41,8 @@ impl<T> KuryrController<T> {
                 } else {
                     // Where it is known, its watch shows whether it was deleted, or the store went back to before it.
                     let is_known = self.index.service(&key).is_some();
-                    if write.purpose == Purpose::Read && !is_known {
-                        pauses.done(write.purpose, now);
+                    if purpose == Purpose::Read && !is_known {
+                        pauses.done(purpose, now);
                     } else {
                         pauses.conflicted(now);
                     }
@@ -55,14 +62,15 @@ impl<T> KuryrController<T> {
             WriteOutcome::Throttled(after) => pauses.throttled(after, now),
             WriteOutcome::Unknown(_) | WriteOutcome::NotSent => pauses.unanswered(now),
             WriteOutcome::Refused(reason) => {
-                let is_first = pauses.refuse(write.purpose, reason.clone(), now);
-                if is_first && let Some(kind) = refusal(write.purpose, object.kind) {
-                    let message = format!("the API server refuses to {}: {reason}", write.purpose.as_str());
-                    self.tell(&key, vec![Told::warning(kind, message)]);
-                }
+                let is_first = pauses.refuse(purpose, reason.clone(), now);
+                refused = is_first.then_some(reason);
             }
         }
-        if write_reads {
+        if let (Some(words), Some(reason)) = (refused, refusal(purpose, object.kind)) {
+            let message = format!("the API server refuses to {}: {words}", purpose.as_str());
+            self.tell(&key, vec![Told::warning(reason, message)]);
+        }
+        if purpose == Purpose::Read {
             self.dirty.append(&mut self.shared_owner);
         }
         self.forget_idle(&key);
@@ -79,7 +87,7 @@ impl<T> KuryrController<T> {
                     item.proof = Some(ServiceProof::Version(service.metadata.meta.resource_version.clone()));
                 }
                 if purpose == Purpose::Status {
-                    let stored = fingerprint(&service.status.load_balancer);
+                    let stored = print_of_ours(&service.status);
                     self.note_accepted(key, which, purpose, wanted, stored);
                 }
                 self.service_answered(*service);
@@ -133,8 +141,8 @@ impl<T> KuryrController<T> {
 fn refusal(purpose: Purpose, kind: KuryrKind) -> Option<&'static str> {
     match purpose {
         Purpose::Read => None,
-        Purpose::Protect => Some(reasons::ADD_SERVICE_FINALIZER_ERROR),
-        Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
+        Purpose::Protect if kind == KuryrKind::Service => Some(reasons::ADD_SERVICE_FINALIZER_ERROR),
+        Purpose::Protect | Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
         Purpose::Delete => Some(reasons::RELEASE_LB_ERROR),
         Purpose::Release => (kind == KuryrKind::LoadBalancer).then_some(reasons::RELEASE_LB_ERROR),
     }

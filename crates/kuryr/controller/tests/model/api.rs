@@ -85,14 +85,17 @@ impl Api {
         self.objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Stores an object, or removes it if it is going and has no finalizer left.
+    /// Stores an object, or removes it if it is going and has no finalizer left. What changes nothing makes no version.
     pub fn store(&mut self, kind: Kind, name: &str, mut object: Value) -> Value {
-        self.version += 1;
         if let Some(webhook) = self.webhook {
             webhook(kind, &mut object);
         }
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let old = self.objects.get(&(kind, name.to_owned()));
+        if old == Some(&object) {
+            return object;
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let changed = old.is_none_or(|old| old["spec"] != object["spec"] || is_going(old) != is_going(&object));
         if changed && kind == Kind::Balancer {
             object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or(0) + 1);

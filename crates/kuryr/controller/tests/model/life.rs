@@ -211,27 +211,6 @@ fn one_bad_object_stops_no_other() {
 }
 
 #[test]
-fn what_a_webhook_makes_of_an_object_is_not_fought_over() {
-    let mut world = World::new(true);
-    world.api.webhook = Some(|kind, object| match kind {
-        Kind::Balancer => object["spec"]["availability_zone"] = json!("of-the-webhook"),
-        Kind::Service if object["status"]["loadBalancer"]["ingress"].is_array() => {
-            object["status"]["loadBalancer"]["ingress"][0].as_object_mut().unwrap().remove("ipMode");
-        }
-        _ => {}
-    });
-    world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
-    world.rest();
-    world.check();
-    assert!(world.writes <= 5, "{:?}", world.purposes);
-    let writes = world.writes;
-    world.api.create(Kind::Slice, "b", slice("b", 1));
-    world.api.edit(Kind::Service, "a", |it| it["metadata"]["annotations"] = json!({"note": "no matter"}));
-    world.rest();
-    assert_eq!(world.writes, writes, "{:?}", world.purposes);
-}
-
-#[test]
 fn what_lasts_is_reported_while_it_lasts() {
     let mut world = World::new(true);
     world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
