@@ -299,8 +299,10 @@ impl Source<Kuryr> for KuryrSource {
         match event {
             ControllerEvent::Watched(event) => self.watched(event, now),
             ControllerEvent::Found(found) => return self.found(found, now),
-            ControllerEvent::Wrote(EndedWrite { object, outcome }) => {
-                if let WriteOutcome::Throttled(retry_after) = &outcome {
+            ControllerEvent::Wrote(EndedWrite { object, outcome, asks_all_to_wait }) => {
+                if let WriteOutcome::Throttled(retry_after) = &outcome
+                    && asks_all_to_wait
+                {
                     self.pause.begin(*retry_after, now);
                 }
                 match &mut self.state.routers {
