@@ -192,6 +192,7 @@ impl KuryrSource {
         self.state.kinds.want_nodes(false);
         // Writes to the other cluster are of no matter any more.
         self.writes = FuturesUnordered::new();
+        self.events.clear();
         self.contents.forget();
         EventEffect::Replaced
     }
