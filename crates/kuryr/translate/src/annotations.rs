@@ -229,10 +229,14 @@ fn pattern(value: &str) -> Result<Text, AnnotationProblem> {
     if value.starts_with(['~', '!']) { Err(AnnotationProblem::Pattern) } else { text(value) }
 }
 
+/// One of them is enough, unless the first begins with `&`.
 fn tags(value: &str) -> Result<Vec<Text>, AnnotationProblem> {
     pattern(value)?;
-    let tags: Vec<Text> = value.split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(Into::into).collect();
-    if tags.is_empty() { Err(AnnotationProblem::Empty) } else { Ok(tags) }
+    let (all, list) = value.strip_prefix('&').map_or(("", value), |list| ("&", list));
+    let mut tags: Vec<Text> = list.split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(Into::into).collect();
+    let first = tags.first_mut().ok_or(AnnotationProblem::Empty)?;
+    *first = format!("{all}{first}").into();
+    Ok(tags)
 }
 
 /// A name as in RFC 1123, for it is written into the status of the Service.
