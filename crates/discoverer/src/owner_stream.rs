@@ -129,7 +129,8 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
                     if self.health_log.is_unsaid(&received.key) {
                         self.tell_reject(&received.key);
                     }
-                    self.source.report_received(UnhandledReport { received, publisher: self.publishers });
+                    let is_early = self.publisher.agent.is_pending(&received.key);
+                    self.source.report_received(UnhandledReport { received, publisher: self.publishers, is_early });
                 }
             }
             WriterMessage::Facts(facts) => self.source.facts_received(&facts),

@@ -189,11 +189,14 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
                 SourceReply::Handled(report) if report.publisher == self.publishers => {
                     self.publisher.agent.report_done(&report.received);
                 }
+                SourceReply::Repeat(report) if report.publisher == self.publishers => {
+                    self.publisher.agent.send_again(report.key(), Instant::now());
+                }
                 SourceReply::Content(request, content) if request.publisher == self.publishers => {
                     self.publisher.agent.answer_content(request.hash(), content);
                 }
                 // The source started over since. The new stream brings the report or the request again.
-                SourceReply::Handled(_) | SourceReply::Content(..) => {}
+                SourceReply::Handled(_) | SourceReply::Repeat(_) | SourceReply::Content(..) => {}
             }
         }
         any

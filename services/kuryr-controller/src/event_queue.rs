@@ -55,6 +55,12 @@ impl EventQueue {
         }
     }
 
+    /// Forgets all Events: they are of another cluster.
+    pub(crate) fn clear(&mut self) {
+        (self.waiting, self.current) = (EventLines::default(), None);
+        self.task = JoinSet::new();
+    }
+
     /// Begins to write the next Event, if none is being written.
     pub(crate) fn write_next(&mut self, now: Instant) {
         let paused = self.not_before.is_some_and(|until| now < until);

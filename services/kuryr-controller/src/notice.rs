@@ -16,7 +16,8 @@ const LONGEST_NAME: usize = 150;
 pub(crate) fn event(cluster: &BackendName, notice: &ObjectNotice, now: Timestamp) -> Event {
     let object = &notice.object;
     let Kind { kind, api_version, .. } = object.kind.kind();
-    let short = &object.name[..object.name.floor_char_boundary(LONGEST_NAME)];
+    // What is before a dot ends with a letter or a number.
+    let short = object.name[..object.name.floor_char_boundary(LONGEST_NAME)].trim_end_matches(['.', '-']);
     let name = format!("{short}.{}.{}", notice.told.reason.to_ascii_lowercase(), notice.uid);
     let at = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     Event {
@@ -65,5 +66,17 @@ mod tests {
             "reportingComponent": "gimbal-kuryr-controller", "reportingInstance": "prod1",
         });
         assert_eq!(serde_json::to_value(event).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_name_that_is_cut_is_one_that_the_api_server_takes() {
+        for end in ["-x", ".x", "-.-x", "x-"] {
+            let name = format!("{}{end}", "n".repeat(LONGEST_NAME + 1 - end.len()));
+            let object = ClusterObject { namespace: "team".into(), name: name.into(), kind: KuryrKind::Service };
+            let notice = ObjectNotice { object, uid: "u-1".into(), told: Told::normal("KuryrEnsuredLB", "") };
+            let name = event(&"prod1".parse().unwrap(), &notice, Timestamp::UNIX_EPOCH).metadata.name;
+            let short = name.strip_suffix(".kuryrensuredlb.u-1").unwrap();
+            assert!(short.len() <= LONGEST_NAME && short.ends_with(['n', 'x']), "{name}");
+        }
     }
 }

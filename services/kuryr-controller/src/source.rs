@@ -13,7 +13,7 @@ use gimbal_kubernetes_agent::{FoundIdentity, failure_label, identify};
 use gimbal_kubernetes_client::{ApiError, Cluster, WatchEvent, WatchScope, watch};
 use gimbal_kubernetes_objects::TlsSecret;
 use gimbal_kuryr_controller_core::KuryrSettings;
-use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind};
+use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind, Phase};
 use gimbal_kuryr_resource::{ClusterWrite, WriteOutcome};
 use gimbal_kuryr_router_core::RouterSettings;
 use gimbal_kuryr_translate::KnownSecret;
@@ -87,6 +87,8 @@ pub(crate) struct KuryrSource {
     /// When the metrics were set last.
     shown: Option<Instant>,
     contents: ContentReads,
+    /// Reports that are asked for again.
+    early: Vec<UnhandledReport<Kuryr>>,
     /// Whose turn it is to write: that of the core for Ingresses.
     routers_write: bool,
     /// What the writer said of Ingresses last.
@@ -134,6 +136,7 @@ impl KuryrSource {
             metrics: parts.metrics,
             kuryr_metrics: parts.kuryr_metrics,
             shown: None,
+            early: Vec::new(),
             routers_write: false,
             enable_ingress: None,
         }
@@ -192,6 +195,7 @@ impl KuryrSource {
         self.state.kinds.want_nodes(false);
         // Writes to the other cluster are of no matter any more.
         self.writes = FuturesUnordered::new();
+        self.events.clear();
         self.contents.forget();
         EventEffect::Replaced
     }
@@ -299,8 +303,10 @@ impl Source<Kuryr> for KuryrSource {
         match event {
             ControllerEvent::Watched(event) => self.watched(event, now),
             ControllerEvent::Found(found) => return self.found(found, now),
-            ControllerEvent::Wrote(EndedWrite { object, outcome }) => {
-                if let WriteOutcome::Throttled(retry_after) = &outcome {
+            ControllerEvent::Wrote(EndedWrite { object, outcome, asks_all_to_wait }) => {
+                if let WriteOutcome::Throttled(retry_after) = &outcome
+                    && asks_all_to_wait
+                {
                     self.pause.begin(*retry_after, now);
                 }
                 match &mut self.state.routers {
@@ -355,6 +361,10 @@ impl Source<Kuryr> for KuryrSource {
 
     fn report_received(&mut self, report: UnhandledReport<Kuryr>) {
         let (key, latest) = (report.key().clone(), report.report().clone());
+        // That nothing is left may be about a former deletion, and something may have been made since.
+        if latest.phase == Phase::Gone && report.is_early() {
+            return self.early.push(report);
+        }
         let now = Instant::now();
         let times = match &mut self.state.routers {
             Some(routers) if key.kind == DesiredKind::L7Router => {
@@ -416,7 +426,8 @@ impl Source<Kuryr> for KuryrSource {
         let mut handled = self.state.core.drain_handled();
         handled.extend(self.state.routers.iter_mut().flat_map(|routers| routers.drain_handled()));
         let contents = if self.leads.is_some() { self.contents.drain() } else { Vec::new() };
-        handled.into_iter().map(SourceReply::Handled).chain(contents).collect()
+        let early = self.early.drain(..).map(SourceReply::Repeat);
+        handled.into_iter().map(SourceReply::Handled).chain(early).chain(contents).collect()
     }
 }
 

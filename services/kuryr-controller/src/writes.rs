@@ -25,13 +25,16 @@ pub(crate) async fn carry_out(cluster: Cluster, write: ClusterWrite, metrics: Co
         let ClusterObject { namespace, name, .. } = &object;
         let code = failure_label(error);
         // The object changed meanwhile, which is as usual as a busy cluster.
-        if matches!(error, ApiError::Conflict { .. } | ApiError::AlreadyExists { .. } | ApiError::NotFound { .. }) {
+        let is_outrun =
+            matches!(error, ApiError::Conflict { .. } | ApiError::AlreadyExists { .. } | ApiError::NotFound { .. });
+        if is_outrun && denial(error).is_none() {
             tracing::debug!(kind, %namespace, %name, purpose, code, %error, "a write was outrun");
         } else {
             tracing::warn!(kind, %namespace, %name, purpose, code, %error, "a write failed");
         }
     }
-    EndedWrite { object, outcome: outcome(result) }
+    let asks_all_to_wait = result.as_ref().is_err_and(asks_all_to_wait);
+    EndedWrite { object, outcome: outcome(result), asks_all_to_wait }
 }
 
 /// A write that has ended.
@@ -39,6 +42,8 @@ pub(crate) async fn carry_out(cluster: Cluster, write: ClusterWrite, metrics: Co
 pub(crate) struct EndedWrite {
     pub(crate) object: ClusterObject,
     pub(crate) outcome: WriteOutcome,
+    /// Whether the API server asks to wait with every write, and not with this one alone.
+    pub(crate) asks_all_to_wait: bool,
 }
 
 async fn create(cluster: &Cluster, new: NewObject) -> Result<WrittenObject, ApiError> {
@@ -118,11 +123,36 @@ impl Written for KuryrL7Router {
     }
 }
 
+/// How the words of those begin who do not let a write pass, and what they say.
+const DENIALS: [(&str, &str); 2] = [
+    ("admission webhook \"", "\" denied the request"),
+    ("ValidatingAdmissionPolicy '", "' denied request"),
+];
+
+/// Returns the words of an admission webhook, or of a policy, that does not let a write pass. A webhook may choose any code, such as
+/// that of a conflict, which would be tried again for ever without a word.
+fn denial(error: &ApiError) -> Option<String> {
+    let message = error.to_string();
+    DENIALS.into_iter().find_map(|(begins, says)| {
+        let words = &message[message.find(begins)?..];
+        words.contains(says).then(|| words.to_owned())
+    })
+}
+
+fn asks_all_to_wait(error: &ApiError) -> bool {
+    matches!(error, ApiError::Throttled { .. }) && denial(error).is_none()
+}
+
 fn outcome(result: Result<WrittenObject, ApiError>) -> WriteOutcome {
     let error = match result {
         Ok(written) => return WriteOutcome::Done(written),
         Err(error) => error,
     };
+    if let Some(words) = denial(&error)
+        && !matches!(error, ApiError::Throttled { .. })
+    {
+        return WriteOutcome::Refused(words);
+    }
     match error {
         ApiError::Conflict { .. } | ApiError::AlreadyExists { .. } => WriteOutcome::Conflict,
         ApiError::NotFound { namespace: false, .. } => WriteOutcome::NotFound,
@@ -136,5 +166,36 @@ fn outcome(result: Result<WrittenObject, ApiError>) -> WriteOutcome {
         // What the server says of an object of the user's own is said in full; the rest is not for conditions and Events.
         ApiError::Invalid { message } | ApiError::TooLarge { message } => WriteOutcome::Refused(message),
         error => WriteOutcome::Refused(error.public_reason().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_webhook_says_is_about_one_write_whatever_its_code_is() {
+        let words = "admission webhook \"quota.example.org\" denied the request: not now";
+        let message = || words.to_owned();
+        for error in [
+            ApiError::Conflict { message: message() },
+            ApiError::AlreadyExists { message: message() },
+            ApiError::NotFound { message: message(), namespace: false },
+            ApiError::Forbidden { message: message() },
+            ApiError::Invalid { message: message() },
+            ApiError::Server { message: message(), retry_after: None },
+        ] {
+            assert_eq!(outcome(Err(error)), WriteOutcome::Refused(words.to_owned()));
+        }
+        let words_of_policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
+        let forbidden = ApiError::Forbidden { message: format!("services \"a\" is forbidden: {words_of_policy}") };
+        assert_eq!(outcome(Err(forbidden)), WriteOutcome::Refused(words_of_policy.to_owned()));
+        let throttled = |message: &str| ApiError::Throttled { message: message.to_owned(), retry_after: None };
+        for (message, all) in [(words, false), ("too many requests", true)] {
+            assert_eq!(asks_all_to_wait(&throttled(message)), all, "{message}");
+            assert_eq!(outcome(Err(throttled(message))), WriteOutcome::Throttled(None));
+        }
+        let conflict = ApiError::Conflict { message: "the object has been modified".to_owned() };
+        assert_eq!(outcome(Err(conflict)), WriteOutcome::Conflict);
     }
 }

@@ -18,7 +18,7 @@ use gimbal_discoverer::{AgentArgs, MaySpeak, Program, Setup};
 use gimbal_testkit::eventually;
 use gimbal_transport::pb;
 
-use crate::payload::{Note, Phase, Refusal, Secret, key};
+use crate::payload::{Note, Phase, Refusal, Report, Secret, key};
 use crate::running::{PORTS, RunningDiscoverer, SOON};
 use crate::source::{Notebook, Step};
 use crate::writer::NotesWriter;
@@ -112,6 +112,34 @@ async fn a_report_comes_again_until_it_is_handled() {
     assert!(writer.awaits(&list));
     notebook.step(Step::Handle);
     until("it is acknowledged", || expect(writer.awaits(&list), false)).await;
+    discoverer.stop().await;
+}
+
+/// It may be about a former state of its entry.
+#[tokio::test]
+async fn a_report_from_before_the_newest_state_is_early_and_comes_again() {
+    let writer = NotesWriter::start(7).await;
+    let discoverer = Running::start(&writer).await;
+    let notebook = &discoverer.notebook;
+    let list = key("home", "list");
+    notebook.step(Step::Set(list.clone(), Some(Note::present(1, "list", [(1, 1)]))));
+    until("the note was made", || expect(notebook.reports(&list).len(), 1)).await;
+    // The writer has not heard that the note is being deleted, when it says that nothing is left.
+    notebook.step(Step::Speak(MaySpeak::NotNow));
+    notebook.step(Step::Set(list.clone(), Some(Note::deleting(1))));
+    let mut inspection = discoverer.discoverer.inspection().await;
+    eventually("the deletion is offered", SOON, async || {
+        let listed = inspection.list_services(pb::ListServicesRequest::default()).await.unwrap().into_inner();
+        expect(listed.services[0].endpoints, 0)
+    })
+    .await
+    .unwrap();
+    writer.report(&list, Report { uid: 1, phase: Phase::Gone, lines: 0 });
+    until("a report came early", || expect(notebook.last(), Some((Phase::Gone, true)))).await;
+    notebook.step(Step::Speak(MaySpeak::Yes));
+    until("it came again", || expect(notebook.last(), Some((Phase::Gone, false)))).await;
+    notebook.step(Step::Handle);
+    until("the note is gone", || expect(writer.held(), Vec::new())).await;
     discoverer.stop().await;
 }
 

@@ -75,6 +75,11 @@ impl Notebook {
         reports.map(|report| (report.report().phase, report.report().lines)).collect()
     }
 
+    /// Returns the phase of the last report that came, and whether it was early.
+    pub fn last(&self) -> Option<(Phase, bool)> {
+        self.received.lock().unwrap().reports.last().map(|report| (report.report().phase, report.is_early()))
+    }
+
     /// Returns how many requests for secrets came.
     pub fn requests(&self) -> usize {
         self.received.lock().unwrap().requests
@@ -215,6 +220,9 @@ impl Source<Notes> for NoteSource {
 
     fn report_received(&mut self, report: UnhandledReport<Notes>) {
         self.received.lock().unwrap().reports.push(report.clone());
+        if report.is_early() && report.report().phase == Phase::Gone {
+            return self.replies.push(SourceReply::Repeat(report));
+        }
         self.unhandled.insert(report.key().clone(), report);
     }
 

@@ -74,6 +74,12 @@ impl NotesWriter {
         self.server.news.notify_waiters();
     }
 
+    /// Reports something of a note.
+    pub fn report(&self, key: &NoteKey, report: Report) {
+        self.server.state.lock().unwrap().end.report(key.clone(), report).unwrap();
+        self.server.news.notify_waiters();
+    }
+
     /// Ends the stream.
     pub fn cut(&self) {
         self.server.cut.notify_waiters();

@@ -4,8 +4,7 @@ use std::time::Instant;
 
 use gimbal_kubernetes_objects::{BalancedService, LifecycleMeta, Meta, OwnerReference};
 use gimbal_kuryr_crd::names::finalizers;
-use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerStatus};
-use gimbal_kuryr_model::Text;
+use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus};
 use gimbal_kuryr_resource::{
     ClusterObject, ClusterWrite, ConditionsOf, InFlightWrite, KuryrKind, NewObject, PlannedWrite, Purpose,
     StatusSource, StatusStep, WriteBody, difference, fingerprint, of_status, release, target, with_finalizer,
@@ -38,8 +37,11 @@ impl<T> KuryrController<T> {
             return None;
         };
         let purpose = in_flight.purpose.as_str();
-        let service = situation.service.as_ref().filter(|_| object.kind == KuryrKind::Service);
-        in_flight.version = service.map(|service| service.metadata.meta.resource_version.clone());
+        let metadata = match object.kind {
+            KuryrKind::Service => situation.service.as_ref().map(|service| &service.metadata),
+            _ => situation.balancer.as_ref().map(|balancer| &balancer.metadata),
+        };
+        in_flight.version = metadata.map(|metadata| metadata.meta.resource_version.clone());
         self.items.entry(key).or_default().pauses[which(object.kind)].in_flight = Some(in_flight);
         Some(ClusterWrite { object: object.clone(), body, purpose })
     }
@@ -106,10 +108,10 @@ impl<T> KuryrController<T> {
             let meta = target(&balancer.metadata);
             return Some((WriteBody::Delete { meta }, InFlightWrite::new(Purpose::Delete)));
         }
-        let conform = if goes { None } else { self.conform(key, situation, balancer) };
+        let conform = if goes { None } else { self.conform(key, situation, balancer, now) };
         conform
-            .filter(|_| self.may_go(key, KuryrKind::LoadBalancer, Purpose::Conform, now))
-            .or_else(|| self.balancer_status(key, balancer, owner, now, wall))
+            .filter(|(_, write)| self.may_go(key, KuryrKind::LoadBalancer, write.purpose, now))
+            .or_else(|| self.balancer_status(key, situation, balancer, now, wall))
     }
 
     fn create(&self, key: &SourceKey, situation: &Situation) -> Option<PlannedWrite> {
@@ -133,8 +135,34 @@ impl<T> KuryrController<T> {
         Some((WriteBody::Create(NewObject::LoadBalancer(Box::new(object))), in_flight))
     }
 
+    /// Whether the KuryrLoadBalancer of a Service is set right only after that has its finalizer.
+    pub(crate) fn waits_for_service(&self, situation: &Situation) -> bool {
+        let of_service = situation.owner == BalancerOwner::Service && situation.need == ServiceNeed::Wanted;
+        of_service && self.facts.is_some() && !situation.service_is_protected()
+    }
+
+    /// Returns the spec that is wanted, with its fingerprint, unless it is held or the API server has made what is held of it.
+    pub(crate) fn spec_to_set<'a>(
+        &self,
+        item: &'a BalancerItem<T>,
+        situation: &Situation,
+        balancer: &KuryrLoadBalancer,
+    ) -> Option<(&'a KuryrLoadBalancerSpec, u64)> {
+        let of_service = situation.owner == BalancerOwner::Service;
+        let spec = item.wanted_spec.as_deref().filter(|_| of_service && self.can_translate())?;
+        let wanted = fingerprint(spec);
+        let is_accepted = item.pauses[1].is_accepted(Purpose::Conform, wanted, || fingerprint(&balancer.spec));
+        (!is_accepted).then_some((spec, wanted))
+    }
+
     /// Sets what differs: spec, finalizer, owner. All of it in one write.
-    fn conform(&self, key: &SourceKey, situation: &Situation, balancer: &KuryrLoadBalancer) -> Option<PlannedWrite> {
+    fn conform(
+        &self,
+        key: &SourceKey,
+        situation: &Situation,
+        balancer: &KuryrLoadBalancer,
+        now: Instant,
+    ) -> Option<PlannedWrite> {
         let item = self.items.get(key)?;
         let of_service = situation.owner == BalancerOwner::Service;
         let mut metadata = Map::new();
@@ -145,8 +173,7 @@ impl<T> KuryrController<T> {
             if situation.need != ServiceNeed::Wanted || (!has_facts && was_served) {
                 return None;
             }
-            // The Service comes first.
-            if has_facts && !situation.service_is_protected() {
+            if self.waits_for_service(situation) {
                 return None;
             }
             let service = situation.service.as_ref()?;
@@ -161,11 +188,13 @@ impl<T> KuryrController<T> {
         if has_facts && !has_finalizer(balancer) {
             metadata.insert("finalizers".into(), json!(with_finalizer(&balancer.metadata, finalizers::LOAD_BALANCER)));
         }
-        let spec = item.wanted_spec.as_deref().filter(|_| of_service && self.can_translate());
-        let wanted = spec.map_or(0, fingerprint);
-        let spec =
-            spec.filter(|_| !item.pauses[1].is_accepted(Purpose::Conform, wanted, || fingerprint(&balancer.spec)));
-        let spec = spec.and_then(|spec| difference(&balancer.spec, spec));
+        if item.pauses[1].refused_until(Purpose::Protect, now).is_some() {
+            // The spec does not wait for it.
+            metadata.clear();
+        }
+        let spec = self.spec_to_set(item, situation, balancer);
+        let wanted = spec.map_or(0, |(_, wanted)| wanted);
+        let spec = spec.and_then(|(spec, _)| difference(&balancer.spec, spec));
         if metadata.is_empty() && spec.is_none() {
             return None;
         }
@@ -173,21 +202,22 @@ impl<T> KuryrController<T> {
         if !metadata.is_empty() {
             change.insert("metadata".into(), Value::Object(metadata));
         }
-        let wanted = if spec.is_some() { wanted } else { 0 };
+        let (purpose, wanted) = if spec.is_some() { (Purpose::Conform, wanted) } else { (Purpose::Protect, 0) };
         change.extend(spec.map(|spec| ("spec".to_owned(), spec)));
-        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Conform) };
+        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(purpose) };
         Some((WriteBody::Patch { meta: target(&balancer.metadata), change: Value::Object(change) }, in_flight))
     }
 
     fn balancer_status(
         &mut self,
         key: &SourceKey,
+        situation: &Situation,
         balancer: &KuryrLoadBalancer,
-        owner: &Text,
         now: Instant,
         wall: Timestamp,
     ) -> Option<PlannedWrite> {
-        let not_streamed = self.refused(key, balancer);
+        let owner = situation.owner_uid()?;
+        let not_streamed = self.refused(key, situation, balancer);
         let has_facts = self.facts.is_some();
         let BalancerItem { findings, offer_findings, offer, pauses, hold, status_done, .. } =
             self.items.get_mut(key)?;

@@ -7,7 +7,7 @@ use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_crd::names::{conditions, finalizers};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{CloudFacts, DesiredEntry, LoadBalancerReport, Text};
-use gimbal_kuryr_resource::{KuryrKind, ObjectPauses, OfferedEntry, Purpose, Told, fingerprint, is_alone};
+use gimbal_kuryr_resource::{KuryrKind, ObjectPauses, OfferedEntry, Purpose, Told, fingerprint, is_alone, says_true};
 use gimbal_kuryr_translate::{Chosen, Finding, NotStreamed, is_uid, named_service, status_knowledge};
 
 use crate::sharing::share_in_status;
@@ -185,7 +185,12 @@ impl<T> BalancerItem<T> {
             (Some(held), _) => Some(Chosen::of_spec(&held.spec)),
             (None, offered) => offered.map(|it| Chosen::of_header(&it.header).with_members(&it.members, facts)),
         };
-        chosen.map(|chosen| chosen.made_in(made_in))
+        let conditions = self.balancer().and_then(|held| held.status.as_ref()).map(|status| &*status.conditions);
+        let was_kept = |finding: &Finding| {
+            let is_said = |said| says_true(said, finding.condition(), &finding.to_string());
+            self.findings.contains(finding) || conditions.is_some_and(is_said)
+        };
+        chosen.map(|chosen| chosen.made_in(made_in).kept(was_kept))
     }
 
     pub(crate) fn balancer(&self) -> Option<&Arc<KuryrLoadBalancer>> {

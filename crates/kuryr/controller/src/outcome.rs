@@ -2,15 +2,18 @@
 
 use std::time::Instant;
 
+use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
 use gimbal_kuryr_crd::names::reasons;
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text};
 use gimbal_kuryr_resource::{
     ClusterObject, InFlightWrite, KuryrKind, ObjectNotice, Purpose, Told, WriteOutcome, WrittenObject, fingerprint,
-    note_accepted_status,
+    is_alone, note_accepted_status,
 };
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{ServiceProof, named_owners, spec_version, which};
+use crate::item::{BalancerItem, ServiceProof, named_owners, spec_version, which};
+use crate::service_writes::print_of_ours;
 
 impl<T> KuryrController<T> {
     pub(crate) fn take_outcome(&mut self, object: &ClusterObject, outcome: WriteOutcome, now: Instant) {
@@ -19,11 +22,17 @@ impl<T> KuryrController<T> {
         let Some(item) = self.items.get_mut(&key) else { return };
         let pauses = &mut item.pauses[which];
         let Some(write) = pauses.in_flight.take() else { return };
-        let write_reads = write.purpose == Purpose::Read;
+        let purpose = write.purpose;
         let outcome = if write.is_void { WriteOutcome::NotSent } else { outcome };
+        // The words of a refusal that is news.
+        let mut refused = None;
         match outcome {
             WriteOutcome::Done(answer) => {
-                pauses.done(write.purpose, now);
+                if write.is_undone(&answer) {
+                    refused = pauses.undone(purpose, now).map(str::to_owned);
+                } else {
+                    pauses.done(purpose, now);
+                }
                 self.carried_out(&key, object, write, answer);
             }
             WriteOutcome::NotFound => {
@@ -34,8 +43,8 @@ impl<T> KuryrController<T> {
                 } else {
                     // Where it is known, its watch shows whether it was deleted, or the store went back to before it.
                     let is_known = self.index.service(&key).is_some();
-                    if write.purpose == Purpose::Read && !is_known {
-                        pauses.done(write.purpose, now);
+                    if purpose == Purpose::Read && !is_known {
+                        pauses.done(purpose, now);
                     } else {
                         pauses.conflicted(now);
                     }
@@ -55,14 +64,15 @@ impl<T> KuryrController<T> {
             WriteOutcome::Throttled(after) => pauses.throttled(after, now),
             WriteOutcome::Unknown(_) | WriteOutcome::NotSent => pauses.unanswered(now),
             WriteOutcome::Refused(reason) => {
-                let is_first = pauses.refuse(write.purpose, reason.clone(), now);
-                if is_first && let Some(kind) = refusal(write.purpose, object.kind) {
-                    let message = format!("the API server refuses to {}: {reason}", write.purpose.as_str());
-                    self.tell(&key, vec![Told::warning(kind, message)]);
-                }
+                let is_first = pauses.refuse(purpose, reason.clone(), now);
+                refused = is_first.then_some(reason);
             }
         }
-        if write_reads {
+        if let (Some(words), Some(reason)) = (refused, refusal(purpose, object.kind)) {
+            let message = format!("the API server refuses to {}: {words}", purpose.as_str());
+            self.tell(&key, vec![Told::warning(reason, message)]);
+        }
+        if purpose == Purpose::Read {
             self.dirty.append(&mut self.shared_owner);
         }
         self.forget_idle(&key);
@@ -79,7 +89,7 @@ impl<T> KuryrController<T> {
                     item.proof = Some(ServiceProof::Version(service.metadata.meta.resource_version.clone()));
                 }
                 if purpose == Purpose::Status {
-                    let stored = fingerprint(&service.status.load_balancer);
+                    let stored = print_of_ours(&service.status);
                     self.note_accepted(key, which, purpose, wanted, stored);
                 }
                 self.service_answered(*service);
@@ -87,8 +97,7 @@ impl<T> KuryrController<T> {
             WrittenObject::LoadBalancer(balancer) => {
                 match purpose {
                     Purpose::Conform | Purpose::Create if wanted != 0 => {
-                        let before = self.items.get(key).and_then(|item| item.balancer());
-                        notices.extend(before.and_then(|before| new_provider(&before.spec, &balancer.spec)));
+                        notices.extend(self.items.get(key).and_then(|item| replacement(item, &balancer.spec)));
                         self.note_accepted(key, which, Purpose::Conform, wanted, fingerprint(&balancer.spec));
                         if let Some(item) = self.items.get_mut(key) {
                             item.ours = Some(spec_version(&balancer));
@@ -133,19 +142,36 @@ impl<T> KuryrController<T> {
 fn refusal(purpose: Purpose, kind: KuryrKind) -> Option<&'static str> {
     match purpose {
         Purpose::Read => None,
-        Purpose::Protect => Some(reasons::ADD_SERVICE_FINALIZER_ERROR),
-        Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
-        Purpose::Delete => Some(reasons::RELEASE_LB_ERROR),
-        Purpose::Release => (kind == KuryrKind::LoadBalancer).then_some(reasons::RELEASE_LB_ERROR),
+        Purpose::Protect if kind == KuryrKind::Service => Some(reasons::ADD_SERVICE_FINALIZER_ERROR),
+        Purpose::Protect | Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
+        Purpose::Delete | Purpose::Release => Some(reasons::RELEASE_LB_ERROR),
     }
 }
 
-/// A load balancer does not change its provider: it is replaced.
-fn new_provider(
-    before: &gimbal_kuryr_crd::KuryrLoadBalancerSpec,
-    after: &gimbal_kuryr_crd::KuryrLoadBalancerSpec,
-) -> Option<Told> {
-    let (before, after) = (before.provider.as_deref()?, after.provider.as_deref()?);
-    let message = || format!("the load balancer is replaced: its provider was {before} and is to be {after}");
-    (before != after).then(|| Told::normal(reasons::UPDATE_PROVIDER, message()))
+/// Tells that a load balancer is replaced: something is to be another one that it keeps for its life. What was offered counts, for the
+/// writer does not hear of what somebody has edited.
+fn replacement<T>(item: &BalancerItem<T>, after: &KuryrLoadBalancerSpec) -> Option<Told> {
+    let Some(DesiredEntry::LoadBalancer(before)) = item.offer.offered.as_deref().filter(|entry| !is_alone(entry)) else {
+        return None;
+    };
+    let made = item.balancer()?.status.as_ref()?.loadbalancer.as_ref()?;
+    let LoadBalancerHeader { placement, vip, .. } = &*before.header;
+    let address = vip.address.map(|address| Text::from(address.to_string()));
+    let parts = [
+        ("project", Some(&placement.project), Some(&made.project_id), &after.project_id),
+        ("provider", placement.provider.as_ref(), Some(&made.provider), &after.provider),
+        ("flavor", placement.flavor.as_ref(), None, &after.flavor_id),
+        ("availability zone", placement.availability_zone.as_ref(), None, &after.availability_zone),
+        ("subnet", vip.subnet.as_ref(), Some(&made.subnet_id), &after.subnet_id),
+        ("address", address.as_ref(), Some(&made.ip), &after.ip),
+        ("port", vip.port.as_ref(), Some(&made.port_id), &after.vip_port_id),
+    ];
+    let changes = parts.into_iter().filter_map(|(what, before, made, after)| {
+        let after = after.as_ref().filter(|after| before != Some(*after) && made != Some(*after))?;
+        let was = before.or(made).map(|before| format!("was {before} and ")).unwrap_or_default();
+        Some(format!("its {what} {was}is to be {after}"))
+    });
+    let changes: Vec<String> = changes.collect();
+    let message = || format!("the load balancer is replaced: {}", changes.join("; "));
+    (!changes.is_empty()).then(|| Told::normal(reasons::UPDATE_PROVIDER, message()))
 }

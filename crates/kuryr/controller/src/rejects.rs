@@ -1,14 +1,16 @@
-//! What the writer refuses to try.
+//! What the writer refuses to try, and what the API server refuses to take.
 
 use std::time::Instant;
 
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::DesiredKey;
+use gimbal_kuryr_resource::Purpose;
 use gimbal_kuryr_translate::NotStreamed;
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::BalancerItem;
+use crate::item::{BalancerItem, has_finalizer};
+use crate::situation::Situation;
 use crate::timing::is_shown_ready;
 
 impl<T> KuryrController<T> {
@@ -40,10 +42,38 @@ impl<T> KuryrController<T> {
         }
     }
 
-    /// Why a KuryrLoadBalancer is not offered, or not tried, if that has a reason which its status shows.
-    pub(crate) fn refused(&self, key: &SourceKey, balancer: &KuryrLoadBalancer) -> Option<NotStreamed> {
-        let rejected = || self.items.get(key)?.offer.refusal();
-        self.not_offered(key, balancer).or_else(rejected)
+    /// Why a KuryrLoadBalancer is not offered, not tried, or not as it is wanted, if that has a reason which its status shows.
+    pub(crate) fn refused(
+        &self,
+        key: &SourceKey,
+        situation: &Situation,
+        balancer: &KuryrLoadBalancer,
+    ) -> Option<NotStreamed> {
+        let item = self.items.get(key)?;
+        let not_taken = || self.not_taken(item, situation, balancer);
+        self.not_offered(key, balancer).or_else(|| item.offer.refusal()).or_else(not_taken)
+    }
+
+    /// Why what is wanted cannot be offered: the API server refuses to set it, so what was offered before stays.
+    fn not_taken(
+        &self,
+        item: &BalancerItem<T>,
+        situation: &Situation,
+        balancer: &KuryrLoadBalancer,
+    ) -> Option<NotStreamed> {
+        let [of_service, own] = &item.pauses;
+        if balancer.metadata.is_being_deleted() {
+            return None;
+        }
+        let lacks_spec = |_: &&str| self.spec_to_set(item, situation, balancer).is_some();
+        let (purpose, words) = if self.waits_for_service(situation) {
+            (Purpose::Protect, of_service.refusal(Purpose::Protect)?)
+        } else if let Some(words) = own.refusal(Purpose::Conform).filter(lacks_spec) {
+            (Purpose::Conform, words)
+        } else {
+            (Purpose::Protect, own.refusal(Purpose::Protect).filter(|_| !has_finalizer(balancer))?)
+        };
+        Some(NotStreamed::NotTaken { what: purpose.as_str(), words: words.into() })
     }
 }
 

@@ -89,7 +89,7 @@ impl<T> KuryrController<T> {
         wall: Timestamp,
     ) -> Option<PlannedWrite> {
         let balancer = situation.balancer.as_ref().filter(|_| !goes);
-        let refused = balancer.and_then(|balancer| self.refused(key, balancer));
+        let refused = balancer.and_then(|balancer| self.refused(key, situation, balancer));
         let refused = refused.filter(|refused| *refused != NotStreamed::WaitingForWriter);
         let item = self.items.get_mut(key)?;
         let uid = &service.metadata.meta.uid;
@@ -113,12 +113,9 @@ impl<T> KuryrController<T> {
             let refused = refused.map(|refused| (refused.reason(), refused.to_string()));
             set_condition(&mut new, REFUSED, refused, wall);
         }
-        let wanted = fingerprint(&new.load_balancer);
-        let accepted = || {
-            new.conditions == service.status.conditions
-                && item.pauses[0].is_accepted(Purpose::Status, wanted, || fingerprint(&service.status.load_balancer))
-        };
-        if new == service.status || accepted() {
+        let wanted = print_of_ours(&new);
+        let is_accepted = || item.pauses[0].is_accepted(Purpose::Status, wanted, || print_of_ours(&service.status));
+        if new == service.status || is_accepted() {
             self.service_shown(key);
             return None;
         }
@@ -126,6 +123,13 @@ impl<T> KuryrController<T> {
         let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Status) };
         Some((WriteBody::PatchStatus { meta: target(&service.metadata), status }, in_flight))
     }
+}
+
+/// Returns the fingerprint of what of a status is ours. The times of conditions differ in every attempt to write them.
+pub(crate) fn print_of_ours(status: &BalancedServiceStatus) -> u64 {
+    let ours = status.conditions.iter().filter(|one| [PORTS_ERROR, REFUSED].contains(&&*one.type_));
+    let conditions: Vec<_> = ours.map(|one| (&one.type_, &one.status, &one.reason, &one.message)).collect();
+    fingerprint(&(&status.load_balancer, conditions))
 }
 
 /// Sets a condition, with its reason and message, or takes it away. The conditions of others stay, and so do their places.

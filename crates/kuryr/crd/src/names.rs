@@ -83,7 +83,7 @@ pub mod reasons {
     pub const NOT_AS_ASKED: &str = "KuryrNotAsAsked";
     /// The floating IP is being made.
     pub const ENSURE_FIP: &str = "KuryrEnsureFIP";
-    /// The load balancer is replaced, for its provider changed.
+    /// The load balancer is replaced, for something changed that it keeps for its life.
     pub const UPDATE_PROVIDER: &str = "KuryrUpdateProvider";
     /// The load balancer is being removed.
     pub const RELEASE_LB: &str = "KuryrReleaseLB";

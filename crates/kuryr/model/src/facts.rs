@@ -170,7 +170,7 @@ pub struct ClassDefaults {
     pub floating_network: Option<Text>,
     /// Subnet of floating IPs.
     pub floating_subnet: Option<Text>,
-    /// Subnets of floating IPs by tag.
+    /// Subnets of floating IPs by tag: one of these is enough, unless the first begins with `&`.
     pub floating_subnet_tags: Vec<Text>,
     /// Network of VIPs.
     pub network: Option<Text>,

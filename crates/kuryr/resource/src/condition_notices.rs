@@ -3,6 +3,7 @@
 use gimbal_kuryr_crd::names::{conditions, reasons};
 use gimbal_kuryr_crd::{KuryrLoadBalancerStatus, StatusCondition};
 use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase};
+use gimbal_kuryr_translate::NotStreamed;
 
 use crate::Told;
 use crate::missing_notices::of_missing;
@@ -107,8 +108,8 @@ fn not_ready(reason: &str, message: String, of: ConditionsOf<'_>) -> Option<Told
         return Some(Told::normal(reason, what));
     }
     match reason {
-        // No one can do anything about it, or a condition of its own tells.
-        "WaitingForWriter" | "Degraded" | "Held" | "Removing" | "Gone" => None,
+        // No one can do anything about it, a condition of its own tells, or the write that was refused did.
+        "WaitingForWriter" | "Degraded" | "Held" | "Removing" | "Gone" | NotStreamed::NOT_TAKEN => None,
         _ if of.offered.is_some_and(DesiredEntry::is_deleting) => {
             Some(Told::warning(reasons::RELEASE_LB_ERROR, message))
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gimbal_kuryr_model::Text;
 use gimbal_schedule::Backoff;
 
-use crate::Told;
+use crate::{Told, WrittenObject};
 
 /// After a conflict the watch shows the new version soon, which ends the pause.
 const CONFLICT: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
@@ -16,12 +16,15 @@ const REFUSED: Backoff = Backoff { first: Duration::from_secs(1), longest: Durat
 /// After a deletion, until the watch shows it.
 const DELETED: Duration = Duration::from_secs(5);
 
+/// The reason of a refusal where the API server has answered as if it had carried out the write.
+const UNDONE: &str = "it takes the write, and nothing of it stays; a webhook may be at it";
+
 /// What a write is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// Asks whether an object is there.
     Read,
-    /// Sets a finalizer.
+    /// Sets a finalizer, or nothing but finalizer and owner.
     Protect,
     /// Makes a custom resource.
     Create,
@@ -71,6 +74,14 @@ impl InFlightWrite {
     #[must_use]
     pub fn new(purpose: Purpose) -> Self {
         Self { purpose, wanted: 0, version: None, is_void: false, notices: Vec::new() }
+    }
+
+    /// Whether the object has the version that it had before: of what was asked for its metadata, nothing has stayed. What becomes of a
+    /// spec or a status is noted by [`ObjectPauses::accepted`].
+    #[must_use]
+    pub fn is_undone(&self, answer: &WrittenObject) -> bool {
+        let is_of_metadata = matches!(self.purpose, Purpose::Protect | Purpose::Release);
+        is_of_metadata && self.version.is_some() && self.version.as_ref() == answer.version()
     }
 }
 
@@ -140,7 +151,13 @@ impl ObjectPauses {
     /// Whether the API server has refused the last write of a purpose.
     #[must_use]
     pub fn is_refused(&self, purpose: Purpose) -> bool {
-        self.refused.iter().any(|refused| refused.purpose == purpose)
+        self.refusal(purpose).is_some()
+    }
+
+    /// Why the API server has refused the last write of a purpose, if it has.
+    #[must_use]
+    pub fn refusal(&self, purpose: Purpose) -> Option<&str> {
+        self.refused.iter().find(|refused| refused.purpose == purpose).map(|refused| &*refused.reason)
     }
 
     /// Until when something has to wait.
@@ -153,9 +170,15 @@ impl ObjectPauses {
     /// Until when a write has to wait.
     #[must_use]
     pub fn until(&self, purpose: Purpose, now: Instant) -> Option<Instant> {
-        let pause = self.pause.map(|(until, _)| until);
-        let refused = self.refused.iter().find(|refused| refused.purpose == purpose).map(|refused| refused.until);
-        pause.max(refused).filter(|until| now < *until)
+        let pause = self.pause.map(|(until, _)| until).filter(|until| now < *until);
+        pause.max(self.refused_until(purpose, now))
+    }
+
+    /// Until when a write has to wait because it was refused.
+    #[must_use]
+    pub fn refused_until(&self, purpose: Purpose, now: Instant) -> Option<Instant> {
+        let refused = self.refused.iter().find(|refused| refused.purpose == purpose);
+        refused.map(|refused| refused.until).filter(|until| now < *until)
     }
 
     /// The watch has shown the object.
@@ -193,6 +216,13 @@ impl ObjectPauses {
     fn failed(&mut self, backoff: Backoff, until_seen: bool, now: Instant) {
         self.pause = Some((now + backoff.delay(self.failures), until_seen));
         self.failures = self.failures.saturating_add(1);
+    }
+
+    /// The write was carried out, and its object has the version that it had before: what was asked for is undone already, and would be
+    /// again at once. Returns the words of the refusal that this amounts to, if it is the first of its kind.
+    pub fn undone(&mut self, purpose: Purpose, now: Instant) -> Option<&'static str> {
+        (self.failures, self.pause) = (0, None);
+        self.refuse(purpose, UNDONE.to_owned(), now).then_some(UNDONE)
     }
 
     /// Returns whether it is the first refusal of its kind.

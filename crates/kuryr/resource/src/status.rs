@@ -156,7 +156,8 @@ fn says_refused(conditions: &[StatusCondition], refused: &NotStreamed, generatio
 }
 
 /// Whether a condition is true already and says this, among other things.
-fn says_true(conditions: &[StatusCondition], kind: &str, words: &str) -> bool {
+#[must_use]
+pub fn says_true(conditions: &[StatusCondition], kind: &str, words: &str) -> bool {
     let of = |one: &&StatusCondition| &*one.type_ == kind && &*one.status == "True";
     conditions.iter().find(of).is_some_and(|one| one.message.contains(words))
 }

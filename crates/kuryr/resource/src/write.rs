@@ -118,6 +118,20 @@ pub enum WrittenObject {
     Deleted,
 }
 
+impl WrittenObject {
+    /// The version of the object.
+    pub(crate) fn version(&self) -> Option<&Text> {
+        let meta = match self {
+            Self::Service(service) => &service.metadata.meta,
+            Self::LoadBalancer(balancer) => &balancer.metadata.meta,
+            Self::Ingress(ingress) => &ingress.metadata.meta,
+            Self::Router(router) => &router.metadata.meta,
+            Self::Deleted => return None,
+        };
+        Some(&meta.resource_version)
+    }
+}
+
 /// A write, and what is remembered until it ends.
 pub type PlannedWrite = (WriteBody, InFlightWrite);
 

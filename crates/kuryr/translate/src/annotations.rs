@@ -100,7 +100,8 @@ impl Annotations {
             timeout_member_data: kuryr_member.or(member),
             timeout_member_connect: from.read("loadbalancer.openstack.org/timeout-member-connect", timeout),
             timeout_tcp_inspect: from.read("loadbalancer.openstack.org/timeout-tcp-inspect", timeout),
-            internal: from.read(kuryr::INTERNAL, flag).or_else(|| from.internal_by_mistake()),
+            // Whoever writes it may want a load balancer that is not public.
+            internal: from.true_unless_false(kuryr::INTERNAL),
             floating_network: from.read("loadbalancer.openstack.org/floating-network-id", id),
             floating_subnet_name: from.read("loadbalancer.openstack.org/floating-subnet", pattern),
             floating_subnet: from.read("loadbalancer.openstack.org/floating-subnet-id", id),
@@ -111,7 +112,8 @@ impl Annotations {
             network: from.read("loadbalancer.openstack.org/network-id", id),
             port: from.read("loadbalancer.openstack.org/port-id", id),
             connection_limit: from.read("loadbalancer.openstack.org/connection-limit", limit),
-            keep_floating_ip: from.read("loadbalancer.openstack.org/keep-floatingip", flag),
+            // An address that is let go is lost for good.
+            keep_floating_ip: from.true_unless_false("loadbalancer.openstack.org/keep-floatingip"),
             proxy_protocol: from.read("loadbalancer.openstack.org/proxy-protocol", proxy),
             x_forwarded_for: from.read("loadbalancer.openstack.org/x-forwarded-for", flag),
             algorithm: from.read("loadbalancer.openstack.org/lb-method", algorithm),
@@ -144,15 +146,15 @@ impl Reader<'_> {
             .map_err(|problem| self.findings.push(Finding::Annotation { name, value: shown(value), problem }))
             .ok()
     }
-}
 
-impl Reader<'_> {
-    /// Whoever writes the annotation may want a load balancer that is not public, so a value that cannot be read means that.
-    fn internal_by_mistake(&mut self) -> Option<bool> {
-        let (name, value) = (kuryr::INTERNAL, self.map.get(kuryr::INTERNAL)?);
-        self.findings.retain(|finding| !matches!(finding, Finding::Annotation { name: other, .. } if *other == name));
-        self.findings.push(Finding::Internal { name, value: shown(value) });
-        Some(true)
+    /// Reads a flag of which a value that cannot be read means true.
+    fn true_unless_false(&mut self, name: &'static str) -> Option<bool> {
+        let value = self.map.get(name)?;
+        let read = flag(value.trim()).ok();
+        if read.is_none() {
+            self.findings.push(Finding::TakenForTrue { name, value: shown(value) });
+        }
+        Some(read.unwrap_or(true))
     }
 }
 
@@ -227,10 +229,14 @@ fn pattern(value: &str) -> Result<Text, AnnotationProblem> {
     if value.starts_with(['~', '!']) { Err(AnnotationProblem::Pattern) } else { text(value) }
 }
 
+/// One of them is enough, unless the first begins with `&`.
 fn tags(value: &str) -> Result<Vec<Text>, AnnotationProblem> {
     pattern(value)?;
-    let tags: Vec<Text> = value.split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(Into::into).collect();
-    if tags.is_empty() { Err(AnnotationProblem::Empty) } else { Ok(tags) }
+    let (all, list) = value.strip_prefix('&').map_or(("", value), |list| ("&", list));
+    let mut tags: Vec<Text> = list.split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(Into::into).collect();
+    let first = tags.first_mut().ok_or(AnnotationProblem::Empty)?;
+    *first = format!("{all}{first}").into();
+    Ok(tags)
 }
 
 /// A name as in RFC 1123, for it is written into the status of the Service.

@@ -1,13 +1,16 @@
 //! What was chosen for a load balancer that exists.
 
+use gimbal_kuryr_crd::names::annotations as names;
 use gimbal_kuryr_crd::{KuryrL7RouterSpec, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredMembers, LoadBalancerHeader, Text};
 
+use crate::finding::shown;
 use crate::members::own_subnet;
+use crate::{Annotations, Finding};
 
 /// What was chosen for a load balancer that exists, and would be another one if it were chosen anew: what it keeps for its life,
-/// and where its floating IP comes from. Where the writer's configuration does not have any more what a Service names, this stays
-/// (docs/way-back.md#which-services).
+/// and where its floating IP comes from. Where the writer's configuration does not have any more what a Service names, or where that
+/// cannot be read any more, this stays (docs/way-back.md#which-services).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chosen {
     pub(crate) project: Option<Text>,
@@ -16,10 +19,12 @@ pub struct Chosen {
     pub(crate) availability_zone: Option<Text>,
     pub(crate) network: Option<Text>,
     pub(crate) subnet: Option<Text>,
+    pub(crate) port: Option<Text>,
     pub(crate) member_subnet: Option<Text>,
     pub(crate) floating_network: Option<Text>,
     pub(crate) floating_subnet: Option<Text>,
     pub(crate) floating_address: Option<Text>,
+    pub(crate) shared_group: Option<Text>,
     /// The subnet that the load balancer was made in, whatever its spec says.
     pub(crate) made_in: Option<Text>,
 }
@@ -35,10 +40,12 @@ impl Chosen {
             availability_zone: spec.availability_zone.clone(),
             network: spec.vip_network_id.clone(),
             subnet: spec.subnet_id.clone(),
+            port: spec.vip_port_id.clone(),
             member_subnet: spec.member_subnet_id.clone(),
             floating_network: spec.floating_network_id.clone(),
             floating_subnet: spec.floating_subnet_id.clone(),
             floating_address: spec.lb_ip.clone(),
+            shared_group: spec.shared_group.clone(),
             made_in: None,
         }
     }
@@ -63,6 +70,15 @@ impl Chosen {
         Self { made_in: subnet.filter(|subnet| !subnet.is_empty()), ..self }
     }
 
+    /// Adds that it was made in the subnet that was chosen, where no status says in which one and that one `was_kept`, as this finding
+    /// says: a status that somebody has emptied stays so while the writer refuses the subnet.
+    #[must_use]
+    pub fn kept(self, was_kept: impl Fn(&Finding) -> bool) -> Self {
+        let is_kept = |subnet: &Text| was_kept(&Finding::SubnetAsBefore { subnet: shown(subnet) });
+        let made_in = self.made_in.clone().or_else(|| self.subnet.clone().filter(is_kept));
+        Self { made_in, ..self }
+    }
+
     /// Returns the subnet that it was made in, if the configuration does not have that any more.
     pub(crate) fn subnet_that_is_gone(&self, facts: &CloudFacts) -> Option<&Text> {
         self.made_in.as_ref().filter(|subnet| !facts.subnets.contains_key(*subnet))
@@ -71,7 +87,7 @@ impl Chosen {
     /// Reads it from what is streamed of it, which says nothing of the members' subnet.
     #[must_use]
     pub fn of_header(header: &LoadBalancerHeader) -> Self {
-        let LoadBalancerHeader { placement, vip, floating, .. } = header;
+        let LoadBalancerHeader { placement, vip, floating, shared_group, .. } = header;
         let floating = floating.as_deref();
         Self {
             project: Some(placement.project.clone()),
@@ -80,10 +96,12 @@ impl Chosen {
             availability_zone: placement.availability_zone.clone(),
             network: vip.network.clone(),
             subnet: vip.subnet.clone(),
+            port: vip.port.clone(),
             member_subnet: None,
             floating_network: floating.and_then(|floating| floating.network.clone()),
             floating_subnet: floating.and_then(|floating| floating.subnet.clone()),
             floating_address: floating.and_then(|floating| floating.address).map(|address| address.to_string().into()),
+            shared_group: shared_group.as_ref().map(|group| group.name.clone()),
             made_in: None,
         }
     }
@@ -97,6 +115,40 @@ impl Chosen {
         let is_of_all = members.iter().all(|member| member.subnet.as_ref() == chosen);
         let is_own = members.iter().all(|member| own_subnet(facts, member.id.address) == chosen);
         Self { member_subnet: chosen.filter(|_| is_of_all && !is_own).cloned(), ..self }
+    }
+
+    /// Lets what was chosen stand in for annotations that cannot be read: a slip of the pen replaces no load balancer, lets no address
+    /// go, and leaves no group. The writer refuses what it does not allow.
+    pub(crate) fn stand_in(&self, annotations: &mut Annotations, findings: &mut [Finding]) {
+        for finding in findings {
+            let Finding::Annotation { name, value, problem } = finding else { continue };
+            let as_before = Finding::AsBefore { name, value: value.clone(), problem: *problem };
+            let (asked, before) = match *name {
+                names::PROJECT => (&mut annotations.project, &self.project),
+                names::SHARED_GROUP => (&mut annotations.shared_group, &self.shared_group),
+                "loadbalancer.openstack.org/floating-network-id" => {
+                    (&mut annotations.floating_network, &self.floating_network)
+                }
+                "loadbalancer.openstack.org/subnet-id" => (&mut annotations.subnet, &self.subnet),
+                "loadbalancer.openstack.org/member-subnet-id" => (&mut annotations.member_subnet, &self.member_subnet),
+                "loadbalancer.openstack.org/network-id" => (&mut annotations.network, &self.network),
+                "loadbalancer.openstack.org/port-id" => (&mut annotations.port, &self.port),
+                "loadbalancer.openstack.org/flavor-id" => (&mut annotations.flavor, &self.flavor),
+                "loadbalancer.openstack.org/availability-zone" => {
+                    (&mut annotations.availability_zone, &self.availability_zone)
+                }
+                // See `Choices::class`.
+                "loadbalancer.openstack.org/class" => {
+                    *finding = as_before;
+                    continue;
+                }
+                _ => continue,
+            };
+            if before.is_some() {
+                asked.clone_from(before);
+                *finding = as_before;
+            }
+        }
     }
 
     /// Returns it as a class: annotations outrank it, and it outranks the defaults of the cluster.

@@ -32,8 +32,8 @@ pub struct Streamed {
     pub findings: Vec<Finding>,
 }
 
-/// Why an object is not streamed, or not tried. What was streamed of it before stays as it is: taking it out of the stream would be a wish
-/// to remove it.
+/// Why an object is not streamed, not tried, or not as it is wanted. What was streamed of it before stays as it is: taking it out of the
+/// stream would be a wish to remove it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotStreamed {
     /// The writer has not said yet where load balancers are made.
@@ -97,9 +97,20 @@ pub enum NotStreamed {
         /// Why, in words.
         message: Text,
     },
+    /// It is not as it is wanted, for the API server refuses to set that. What it was before is streamed.
+    #[error("the API server refuses to {what}: {words}")]
+    NotTaken {
+        /// What was to be written.
+        what: &'static str,
+        /// Why, in the API server's words.
+        words: Text,
+    },
 }
 
 impl NotStreamed {
+    /// The reason where the API server refuses what is wanted. The Event was told when it did.
+    pub const NOT_TAKEN: &str = "WriteRefused";
+
     /// Returns the reason of the condition `Ready`, which is false.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -111,6 +122,7 @@ impl NotStreamed {
             Self::TooLarge { .. } | Self::TooManyRoutes { .. } => "TooLarge",
             Self::NotEnabled => "NotEnabled",
             Self::Rejected { reason, .. } => reason,
+            Self::NotTaken { .. } => Self::NOT_TAKEN,
         }
     }
 
@@ -119,7 +131,9 @@ impl NotStreamed {
     pub fn condition(&self) -> Option<&'static str> {
         match self {
             Self::WaitingForWriter | Self::NotEnabled => None,
-            Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) => Some(conditions::CONFLICT),
+            Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) | Self::NotTaken { .. } => {
+                Some(conditions::CONFLICT)
+            }
             Self::Invalid { .. } => Some(conditions::UNSUPPORTED),
             Self::TooLarge { .. } | Self::TooManyRoutes { .. } => Some(conditions::TOO_LARGE),
             Self::Rejected { reason, .. } => match *reason {

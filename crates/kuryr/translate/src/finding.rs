@@ -22,9 +22,9 @@ pub enum Finding {
         /// The reason, for the condition and the Event.
         problem: AnnotationProblem,
     },
-    /// An annotation cannot be read, and the load balancer is not public therefore.
+    /// An annotation cannot be read, and counts as the answer that takes nothing away and opens no door.
     #[error("annotation {name}={value:?} is taken for \"true\": it is neither true nor false")]
-    Internal {
+    TakenForTrue {
         /// Its key.
         name: &'static str,
         /// Its value, cut to 64 characters.
@@ -175,10 +175,9 @@ pub enum RangeProblem {
 }
 
 impl Finding {
-    /// Whether something that was asked for is not there to be chosen.
+    /// Whether something that may have been asked for is not there to be chosen, or cannot be read.
     pub(crate) fn is_of_choice(&self) -> bool {
-        use AnnotationProblem::{NoSuchClass, NotAllowed};
-        matches!(self, Self::Annotation { problem: NoSuchClass | NotAllowed, .. } | Self::FloatingAddress { .. })
+        matches!(self, Self::Annotation { .. } | Self::FloatingAddress { .. })
     }
 
     /// Whether it is about a setting that would have something else made, and takes nothing away.
@@ -213,7 +212,7 @@ impl Finding {
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::Annotation { .. } | Self::Internal { .. } => "InvalidAnnotation",
+            Self::Annotation { .. } | Self::TakenForTrue { .. } => "InvalidAnnotation",
             Self::InternalAddress { .. } => "InternalAddress",
             Self::NoNodePort { .. } => "NoNodePort",
             Self::Port { problem, .. } => problem.reason(),

@@ -45,7 +45,7 @@ pub(crate) fn of_slices<'a>(
     findings: &mut Vec<Finding>,
 ) -> DesiredMembers {
     let mut members: BTreeMap<MemberId, DesiredMember> = BTreeMap::new();
-    let (mut kept, mut total, mut room) = (0, 0, MOST_DESIRED_MEMBERS);
+    let (mut kept, mut total, mut is_full) = (0, 0, false);
     for (endpoints, pools) in slices {
         if pools.is_empty() {
             continue;
@@ -54,21 +54,26 @@ pub(crate) fn of_slices<'a>(
             let Some(weight) = weight(endpoint) else { continue };
             let addresses = endpoint.addresses.iter().filter_map(|text| address(text));
             let addresses: Vec<IpAddr> = addresses.filter(|address| Family::of(*address) == family).collect();
-            let count = pools.len() * addresses.len();
+            let room = MOST_DESIRED_MEMBERS - members.len();
+            // What another slice has as well takes no room.
+            let count_new = || {
+                let ids = addresses.iter().flat_map(|address| pools.iter().map(move |pool| member_id(*address, pool)));
+                ids.filter(|id| !members.contains_key(id)).count()
+            };
             total += 1;
-            if room < count {
-                // What comes after it is not served either: who is served must not depend on how much fits.
-                room = 0;
+            // What comes after it is not served either: who is served must not depend on how much fits.
+            is_full |= room < pools.len() * addresses.len() && room < count_new();
+            if is_full {
                 continue;
             }
-            (room, kept) = (room - count, kept + 1);
+            kept += 1;
             for address in addresses {
                 let subnet = subnet(address);
-                for (pool, port) in &pools {
-                    let id = MemberId { pool: pool.clone(), address, port: *port };
+                for pool in &pools {
+                    let id = member_id(address, pool);
                     let known = members.get(&id);
                     if known.is_none_or(|known| known.weight < weight) {
-                        let name = member_name(endpoint, *port);
+                        let name = member_name(endpoint, id.port);
                         let member = DesiredMember { id: id.clone(), weight, name, subnet: subnet.clone() };
                         members.insert(id, member);
                     }
@@ -80,6 +85,10 @@ pub(crate) fn of_slices<'a>(
         findings.push(Finding::TooManyMembers { kept, total });
     }
     DesiredMembers::new(members.into_values().collect())
+}
+
+fn member_id(address: IpAddr, (pool, port): &(PoolId, u16)) -> MemberId {
+    MemberId { pool: pool.clone(), address, port: *port }
 }
 
 /// A slice without a number means all ports; the target of the Service says which one is meant.

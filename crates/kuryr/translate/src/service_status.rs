@@ -19,7 +19,7 @@ pub struct ServiceOutcome {
 }
 
 /// Returns what a Service is to show. Addresses appear when the load balancer serves, be it only some of the ports, stay while it is
-/// changed, and are gone before it goes. Only type `LoadBalancer` has them: the API server refuses them elsewhere.
+/// changed or serves badly, and are gone before it goes. Only type `LoadBalancer` has them: the API server refuses them elsewhere.
 #[must_use]
 pub fn service_status(
     service: &BalancedService,
@@ -38,25 +38,19 @@ pub fn service_status(
     let ports: Vec<PortStatus> = service.spec.ports.iter().map(|port| port_status(port, report, findings)).collect();
     let errors: Vec<String> = ports.iter().filter_map(ports_error).collect();
     let ports_error = (!errors.is_empty()).then(|| errors.join("; "));
-    let load_balancer = match report.phase {
-        Phase::Removing | Phase::Gone => LoadBalancerStatus::default(),
-        // It gets no address before it has served, and keeps the one that it has while it is made again.
-        Phase::Degraded if says_not_serving(report) => {
-            let shown = shown(spec, hostname, report, ports).filter(|_| !previous.ingress.is_empty());
-            shown.unwrap_or_else(|| previous.clone())
-        }
-        Phase::Ready | Phase::Degraded => shown(spec, hostname, report, ports).unwrap_or_default(),
-        Phase::Blocked if serves_no_port(report) || serves(spec, report) => {
-            shown(spec, hostname, report, ports).unwrap_or_default()
-        }
-        Phase::Waiting | Phase::Making | Phase::Blocked | Phase::Held => previous.clone(),
+    let is_shown = match report.phase {
+        Phase::Removing | Phase::Gone => return ServiceOutcome { load_balancer: Default::default(), ports_error },
+        // In a group the oldest Service decides whether there is a floating IP.
+        Phase::Ready => true,
+        Phase::Blocked => serves_no_port(report) || serves(spec, report),
+        // One that has never been ready may never have been ACTIVE: the writer says `Ready` before it hears how members are. What is
+        // made again has no port for a while.
+        Phase::Degraded => !previous.ingress.is_empty() && serves(spec, report) && !serves_no_port(report),
+        Phase::Waiting | Phase::Making | Phase::Held => false,
     };
+    let load_balancer =
+        if is_shown { shown(spec, hostname, report, ports).unwrap_or_default() } else { previous.clone() };
     ServiceOutcome { load_balancer, ports_error }
-}
-
-/// Whether the load balancer is being repaired, or none of its members answers.
-fn says_not_serving(report: &LoadBalancerReport) -> bool {
-    report.conditions.iter().any(|condition| *condition.reason == *ReportedCondition::NOT_SERVING)
 }
 
 /// Whether there is a load balancer that answers no client.
@@ -64,7 +58,7 @@ fn serves_no_port(report: &LoadBalancerReport) -> bool {
     report.objects.load_balancer.is_some() && report.objects.listeners.is_empty()
 }
 
-/// Whether a load balancer that something is in the way of serves what was made of it, at the address that is wanted.
+/// Whether a load balancer that is not as it should be serves what was made of it, at the address that is wanted.
 fn serves(spec: &KuryrLoadBalancerSpec, report: &LoadBalancerReport) -> bool {
     let objects = &report.objects;
     let wants_floating_ip = spec.internal != Some(true) && spec.floating_network_id.is_some();

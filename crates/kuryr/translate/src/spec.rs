@@ -83,7 +83,10 @@ fn made(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     if settings.require_endpoints && !exists && !has_endpoints {
         return Err(NotBalanced::NoEndpoints);
     }
-    let (annotations, mut findings) = Annotations::parse(service.annotations());
+    let (mut annotations, mut findings) = Annotations::parse(service.annotations());
+    if let Some(chosen) = chosen {
+        chosen.stand_in(&mut annotations, &mut findings);
+    }
     findings.extend(unwanted.map(Finding::Kept));
     let hostname = annotations.hostname.clone();
     let mut spec = of_service(service, &annotations, facts, &mut findings);

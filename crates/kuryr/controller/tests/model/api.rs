@@ -53,6 +53,8 @@ pub struct Api {
     pub webhook: Option<fn(Kind, &mut Value)>,
     /// The objects whose writes are refused.
     pub refuses: Option<(Kind, String)>,
+    /// Which of their writes; all of them if it is unset.
+    pub refuses_only: Option<fn(&WriteBody) -> bool>,
 }
 
 pub fn wants(service: &Value) -> bool {
@@ -83,14 +85,17 @@ impl Api {
         self.objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Stores an object, or removes it if it is going and has no finalizer left.
+    /// Stores an object, or removes it if it is going and has no finalizer left. What changes nothing makes no version.
     pub fn store(&mut self, kind: Kind, name: &str, mut object: Value) -> Value {
-        self.version += 1;
         if let Some(webhook) = self.webhook {
             webhook(kind, &mut object);
         }
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let old = self.objects.get(&(kind, name.to_owned()));
+        if old == Some(&object) {
+            return object;
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let changed = old.is_none_or(|old| old["spec"] != object["spec"] || is_going(old) != is_going(&object));
         if changed && kind == Kind::Balancer {
             object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
@@ -230,9 +235,8 @@ impl Api {
         let kind = if write.object.kind == KuryrKind::LoadBalancer { Kind::Balancer } else { Kind::Service };
         let name = write.object.name.to_string();
         let before = self.get(kind, &name).cloned();
-        if self.refuses.as_ref().is_some_and(|(of, which)| (*of, which) == (kind, &name))
-            && write.body != WriteBody::Read
-        {
+        let is_refused = self.refuses.as_ref().is_some_and(|(of, which)| (*of, which) == (kind, &name));
+        if is_refused && write.body != WriteBody::Read && self.refuses_only.is_none_or(|only| only(&write.body)) {
             return (WriteOutcome::Refused("a policy".into()), before);
         }
         let outcome = self.try_write(kind, &name, &write.body).unwrap_or_else(|error| error);

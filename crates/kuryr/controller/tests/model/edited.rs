@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredEntry, ExternalNetwork, LoadBalancerHeader, VipWish};
-use gimbal_kuryr_resource::ClusterKnowledge;
+use gimbal_kuryr_resource::{ClusterKnowledge, WriteBody};
 use serde_json::{Value, json};
 
-use crate::api::Kind;
-use crate::common::{ORDER, conditions, get, served};
+use crate::api::{Kind, text};
+use crate::common::{ORDER, conditions, get, reasons, served};
 use crate::world::{World, facts, service, slice};
+use crate::writer::Writer;
 
 /// The writer would replace the load balancer before it hears that it was a mistake.
 #[test]
@@ -142,6 +143,38 @@ fn header(world: &World) -> LoadBalancerHeader {
     }
 }
 
+/// Else the status would say of the former spec that it is ready, and nothing of the one that is wanted.
+#[test]
+fn what_the_api_server_does_not_take_is_not_ready() {
+    for (kind, told) in [(Kind::Balancer, "KuryrEnsureLBError"), (Kind::Service, "KuryrAddServiceFinalizerError")] {
+        let mut world = served();
+        world.patience = Duration::from_secs(20);
+        world.api.refuses = Some((kind, "a".into()));
+        world.api.refuses_only = Some(|body| matches!(body, WriteBody::Patch { .. }));
+        if kind == Kind::Service {
+            world.api.edit(Kind::Service, "a", |it| it["metadata"]["finalizers"] = json!([]));
+        }
+        world.api.edit(Kind::Slice, "a", |it| it["endpoints"] = slice("a", 3)["endpoints"].clone());
+        world.rest();
+        let expected = ["Ready=False WriteRefused", "Synced=False Pending", "Conflict=True WriteRefused"];
+        assert_eq!(conditions(&world), expected);
+        let message = text(&get(&world, Kind::Balancer), "/status/conditions/0/message").to_owned();
+        assert!(message.starts_with("the API server refuses to set the ") && message.ends_with(": a policy"), "{message}");
+        assert_eq!(text(&get(&world, Kind::Service), "/status/loadBalancer/ingress/0/ip"), "10.96.0.10");
+        assert_eq!(reasons(&world), [told], "{:?}", world.notices);
+        // A new process has nothing else to say.
+        let before = get(&world, Kind::Balancer);
+        world.restart(&ORDER);
+        world.rest();
+        assert_eq!(get(&world, Kind::Balancer), before);
+        world.api.refuses = None;
+        world.pass(Duration::from_secs(60));
+        world.rest();
+        world.check();
+        assert_eq!(get(&world, Kind::Balancer)["spec"]["endpointSlices"][0]["endpoints"].as_array().map(Vec::len), Some(3));
+    }
+}
+
 #[test]
 fn a_class_that_is_gone_takes_no_load_balancer_away() {
     let fast = ClassDefaults { provider: Some("ovn".into()), flavor: Some("large".into()), ..ClassDefaults::default() };
@@ -182,10 +215,7 @@ fn a_class_that_is_gone_takes_no_load_balancer_away() {
 #[test]
 fn an_address_or_a_subnet_that_may_not_be_had_any_more_stays() {
     let external = facts().external.map(|external| ExternalNetwork { user_addresses: false, ..external });
-    let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
-    let subnet = moved.subnets.remove("services").unwrap();
-    moved.subnets.insert("newer".into(), subnet);
-    for later in [CloudFacts { external, ..facts() }, moved] {
+    for later in [CloudFacts { external, ..facts() }, moved()] {
         let mut world = World::new(true);
         let mut wanted = service("LoadBalancer", 80);
         wanted["spec"]["loadBalancerIP"] = json!("172.24.4.9");
@@ -207,6 +237,65 @@ fn an_address_or_a_subnet_that_may_not_be_had_any_more_stays() {
         assert!(!conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
         world.check();
     }
+}
+
+/// Service subnets have been replaced by `newer`, and the writer allows no other.
+fn moved() -> CloudFacts {
+    let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
+    let subnet = moved.subnets.remove("services").unwrap();
+    moved.subnets.insert("newer".into(), subnet);
+    moved
+}
+
+#[test]
+fn a_subnet_that_may_not_be_had_any_more_stays_without_a_status() {
+    let wiped: fn(&mut World) = |world| {
+        world.api.edit(Kind::Balancer, "a", |it| drop(it.as_object_mut().unwrap().remove("status")));
+    };
+    let deleted: fn(&mut World) = |world| world.api.delete(Kind::Balancer, "a");
+    for happens in [wiped, deleted] {
+        let mut world = served();
+        let before = header(&world);
+        world.controller.set_facts(&moved());
+        world.rest();
+        // A new writer refuses the subnet, and does not fill in what is missing.
+        let made = std::mem::take(&mut world.writer.made);
+        world.writer = Writer::default();
+        world.writer.made = made;
+        world.writer.refuse("a", Some("subnet services is not allowed"));
+        world.break_stream();
+        world.rest();
+        happens(&mut world);
+        world.rest();
+        assert_eq!(get(&world, Kind::Balancer)["status"]["loadbalancer"], Value::Null);
+        for restarts in [false, true] {
+            if restarts {
+                world.restart(&ORDER);
+                world.controller.set_facts(&moved());
+                world.rest();
+            }
+            assert!(conditions(&world).contains(&"Held=True Setting".to_owned()), "{:?}", conditions(&world));
+            assert_eq!(header(&world).vip, before.vip);
+        }
+        world.writer.refuse("a", None);
+        world.controller.set_facts(&facts());
+        world.rest();
+        world.check();
+        assert_eq!(header(&world), before);
+    }
+}
+
+/// Whoever has named a wrong subnet first corrects that for all Services.
+#[test]
+fn a_subnet_in_which_nothing_was_made_does_not_stay() {
+    let mut world = World::new(true);
+    world.works = false;
+    world.patience = Duration::from_secs(1);
+    world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
+    world.rest();
+    world.controller.set_facts(&moved());
+    world.rest();
+    assert_eq!(header(&world).vip.subnet.as_deref(), Some("newer"));
 }
 
 #[test]

@@ -211,27 +211,6 @@ fn one_bad_object_stops_no_other() {
 }
 
 #[test]
-fn what_a_webhook_makes_of_an_object_is_not_fought_over() {
-    let mut world = World::new(true);
-    world.api.webhook = Some(|kind, object| match kind {
-        Kind::Balancer => object["spec"]["availability_zone"] = json!("of-the-webhook"),
-        Kind::Service if object["status"]["loadBalancer"]["ingress"].is_array() => {
-            object["status"]["loadBalancer"]["ingress"][0].as_object_mut().unwrap().remove("ipMode");
-        }
-        _ => {}
-    });
-    world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
-    world.rest();
-    world.check();
-    assert!(world.writes <= 5, "{:?}", world.purposes);
-    let writes = world.writes;
-    world.api.create(Kind::Slice, "b", slice("b", 1));
-    world.api.edit(Kind::Service, "a", |it| it["metadata"]["annotations"] = json!({"note": "no matter"}));
-    world.rest();
-    assert_eq!(world.writes, writes, "{:?}", world.purposes);
-}
-
-#[test]
 fn what_lasts_is_reported_while_it_lasts() {
     let mut world = World::new(true);
     world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
@@ -412,14 +391,46 @@ fn a_port_that_is_not_served_is_said_on_the_service() {
 }
 
 #[test]
-fn a_provider_that_changes_is_an_event() {
+fn what_a_load_balancer_keeps_for_its_life_is_an_event_when_it_changes() {
+    let replaced = |changes: &str| vec![format!("the load balancer is replaced: {changes}")];
+    let told = |world: &mut World| -> Vec<String> {
+        world.rest();
+        let told = world.notices.drain(..).filter(|notice| notice.told.reason == "KuryrUpdateProvider");
+        told.map(|notice| notice.told.message).collect()
+    };
     let mut world = served();
     let facts = gimbal_kuryr_model::CloudFacts { provider: Some("ovn".into()), ..crate::world::facts() };
     world.controller.set_facts(&facts);
+    assert_eq!(told(&mut world), replaced("its provider was amphora and is to be ovn"));
+    let asks = |name: &str, value: &str| {
+        let annotations = json!({ format!("loadbalancer.openstack.org/{name}"): value });
+        move |it: &mut Value| it["metadata"]["annotations"] = annotations
+    };
+    world.api.edit(Kind::Service, "a", asks("flavor-id", "large"));
+    assert_eq!(told(&mut world), replaced("its flavor is to be large"));
+    world.api.edit(Kind::Service, "a", asks("flavor-id", "small"));
+    assert_eq!(told(&mut world), replaced("its flavor was large and is to be small"));
+    // What it is without the annotation is the cloud's choice, and it may stay.
+    world.api.edit(Kind::Service, "a", asks("connection-limit", "9"));
+    assert_eq!(told(&mut world), [""; 0]);
+    world.api.edit(Kind::Service, "a", asks("subnet-id", "elsewhere"));
+    assert_eq!(told(&mut world), replaced("its subnet was services and is to be elsewhere"));
+    // The writer does not hear of what is set back.
+    world.api.edit(Kind::Balancer, "a", |it| it["spec"]["provider"] = json!("amphora"));
+    assert_eq!(told(&mut world), [""; 0]);
+}
+
+/// A Service that stays in `Terminating` says why.
+#[test]
+fn a_finalizer_that_cannot_be_removed_is_an_event() {
+    let mut world = served();
+    world.patience = Duration::from_secs(20);
+    world.api.delete(Kind::Service, "a");
+    world.api.refuses = Some((Kind::Service, "a".into()));
+    world.api.refuses_only = Some(|body| matches!(body, gimbal_kuryr_resource::WriteBody::Patch { .. }));
     world.rest();
-    assert_eq!(reasons(&world), ["KuryrUpdateProvider"]);
-    let expected = "the load balancer is replaced: its provider was amphora and is to be ovn";
-    assert_eq!(world.notices[0].told.message, expected);
+    assert!(api::has(&get(&world, Kind::Service), SERVICE_FINALIZER));
+    assert_eq!(reasons(&world), ["KuryrReleaseLB", "KuryrReleaseLBError"], "{:?}", world.notices);
 }
 
 #[test]

@@ -104,8 +104,8 @@ fn a_value_that_cannot_be_read_is_reported_alone() {
         ("connection-limit", "-2", P::Number(-1, 2_147_483_647)),
         ("health-monitor-max-retries", "11", P::Number(1, 10)),
         ("health-monitor-delay", "0", P::Number(1, 86_400)),
-        ("keep-floatingip", "yes", P::Flag),
-        ("keep-floatingip", "", P::Empty),
+        ("x-forwarded-for", "yes", P::Flag),
+        ("x-forwarded-for", "", P::Empty),
         ("proxy-protocol", "v3", P::Choice("v1, v2, true and false")),
         ("lb-method", "RANDOM", P::Choice("ROUND_ROBIN, LEAST_CONNECTIONS, SOURCE_IP and SOURCE_IP_PORT")),
         ("subnet-id", "", P::Empty),
@@ -133,9 +133,9 @@ fn a_value_that_cannot_be_read_is_reported_alone() {
 
 #[test]
 fn the_message_names_the_annotation_and_says_why() {
-    let (_, findings) = of_cpo("keep-floatingip", "yes");
+    let (_, findings) = of_cpo("x-forwarded-for", "yes");
     let message =
-        "annotation loadbalancer.openstack.org/keep-floatingip=\"yes\" is left out: it is neither true nor false";
+        "annotation loadbalancer.openstack.org/x-forwarded-for=\"yes\" is left out: it is neither true nor false";
     assert_eq!(findings[0].to_string(), message);
 }
 
@@ -167,8 +167,8 @@ proptest! {
             let (read, findings) = parse(&[*one]);
             let known = !one.0.ends_with("-address") && !one.0.ends_with("-release");
             let (said, is_read) = (findings.len(), usize::from(read != Annotations::default()));
-            // What may mean internal is both.
-            let both = usize::from(read.internal == Some(true) && said == 1);
+            // What is taken for true is both.
+            let both = usize::from([read.internal, read.keep_floating_ip].contains(&Some(true)) && said == 1);
             prop_assert_eq!(said + is_read, usize::from(known) + both, "{:?}", one);
             for finding in &findings {
                 prop_assert!(finding.to_string().len() < 600);

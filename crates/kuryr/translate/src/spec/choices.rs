@@ -1,7 +1,8 @@
-//! What the cloud has to offer, and what is chosen of it: by annotation, else by class, else by the cluster's defaults.
+//! What the cloud has to offer, and what is chosen of it: by annotation, else by class, else by the cluster's defaults. For where the
+//! floating IP comes from the class goes first, as with cloud-provider-openstack.
 
 use super::*;
-use gimbal_kuryr_model::ClassDefaults;
+use gimbal_kuryr_model::{ClassDefaults, SubnetFacts};
 use gimbal_model::wildcard_matches;
 
 pub(super) struct Choices<'a> {
@@ -48,11 +49,15 @@ impl<'a> Choices<'a> {
     }
 
     fn class(&mut self) -> ClassDefaults {
-        let Some(name) = &self.annotations.class else { return ClassDefaults::default() };
+        let annotation = "loadbalancer.openstack.org/class";
+        let Some(name) = &self.annotations.class else {
+            // One that cannot be read takes nothing away.
+            let is_unreadable = self.service.annotations().contains_key(annotation);
+            return self.chosen.filter(|_| is_unreadable).map(Chosen::as_class).unwrap_or_default();
+        };
         if let Some(class) = self.facts.classes.get(name) {
             return class.clone();
         }
-        let annotation = "loadbalancer.openstack.org/class";
         let chosen = self.reject_or_keep(annotation, name, AnnotationProblem::NoSuchClass);
         chosen.map(Chosen::as_class).unwrap_or_default()
     }
@@ -171,8 +176,8 @@ impl<'a> Choices<'a> {
                 }
             }
         }
-        let network = match self.annotations.floating_network.as_ref() {
-            Some(asked) if *asked != external.network && !external.allowed.contains(asked) => {
+        let network = match (class.floating_network.as_ref(), self.annotations.floating_network.as_ref()) {
+            (None, Some(asked)) if *asked != external.network && !external.allowed.contains(asked) => {
                 let name = "loadbalancer.openstack.org/floating-network-id";
                 if let Some(before) = before {
                     self.reject_or_keep(name, asked, AnnotationProblem::NotAllowed);
@@ -183,7 +188,7 @@ impl<'a> Choices<'a> {
                 self.reject(name, asked, AnnotationProblem::NotAllowed);
                 None
             }
-            asked => asked.or(class.floating_network.as_ref()),
+            (of_class, asked) => of_class.or(asked),
         };
         let network = network.unwrap_or(&external.network);
         let asked = self.floating_subnet(network, class);
@@ -192,34 +197,42 @@ impl<'a> Choices<'a> {
         spec.floating_network_id = Some(network.clone());
     }
 
-    /// By ID, else by name, else by tags; of the Service, else of its class.
+    /// By ID, else by name and tags; of the class, else of the Service.
     fn floating_subnet(&mut self, network: &Text, class: &ClassDefaults) -> Option<Text> {
         let (annotations, facts) = (self.annotations, self.facts);
+        let of_class = &class.floating_subnet_tags;
+        let mut of_network = facts.subnets.iter().filter(|(_, subnet)| subnet.network == *network);
+        if class.floating_subnet.is_some() {
+            return class.floating_subnet.clone();
+        }
+        if !of_class.is_empty() {
+            return of_network.find(|(_, subnet)| has_tags(subnet, of_class)).map(|(id, _)| id.clone());
+        }
         if annotations.floating_subnet.is_some() {
             return annotations.floating_subnet.clone();
         }
-        let mut of_network = facts.subnets.iter().filter(|(_, subnet)| subnet.network == *network);
-        if let Some(name) = &annotations.floating_subnet_name {
-            let found = of_network.find(|(_, subnet)| wildcard_matches(name, &subnet.name));
-            if found.is_none() {
-                self.reject("loadbalancer.openstack.org/floating-subnet", name, AnnotationProblem::NoSuchSubnet);
-            }
-            return found.map(|(id, _)| id.clone());
-        }
-        if let Some(tags) = &annotations.floating_subnet_tags {
-            let found = of_network.find(|(_, subnet)| tags.iter().all(|tag| subnet.tags.contains(tag)));
-            if found.is_none() {
-                let name = "loadbalancer.openstack.org/floating-subnet-tags";
-                self.reject(name, &tags.join(","), AnnotationProblem::NoSuchSubnet);
-            }
-            return found.map(|(id, _)| id.clone());
-        }
-        if class.floating_subnet.is_some() || class.floating_subnet_tags.is_empty() {
-            return class.floating_subnet.clone();
-        }
-        let has_tags = |tags: &[Text], (_, subnet): &(&Text, &gimbal_kuryr_model::SubnetFacts)| {
-            tags.iter().all(|tag| subnet.tags.contains(tag))
+        let (name, tags) = (annotations.floating_subnet_name.as_ref(), annotations.floating_subnet_tags.as_deref());
+        let (asked, value) = match (name, tags) {
+            (Some(name), _) => ("loadbalancer.openstack.org/floating-subnet", name.to_string()),
+            (None, Some(tags)) => ("loadbalancer.openstack.org/floating-subnet-tags", tags.join(",")),
+            (None, None) => return None,
         };
-        of_network.find(|one| has_tags(&class.floating_subnet_tags, one)).map(|(id, _)| id.clone())
+        let found = of_network.find(|(_, subnet)| {
+            name.is_none_or(|name| wildcard_matches(name, &subnet.name))
+                && tags.is_none_or(|tags| has_tags(subnet, tags))
+        });
+        if found.is_none() {
+            self.reject(asked, &value, AnnotationProblem::NoSuchSubnet);
+        }
+        found.map(|(id, _)| id.clone())
+    }
+}
+
+/// Whether a subnet has one of these tags; all of them, if the first begins with `&`.
+fn has_tags(subnet: &SubnetFacts, tags: &[Text]) -> bool {
+    let has = |tag: &str| subnet.tags.contains(tag);
+    match tags.split_first().and_then(|(first, others)| Some((first.strip_prefix('&')?, others))) {
+        Some((first, others)) => has(first) && others.iter().all(|tag| has(tag)),
+        None => tags.iter().any(|tag| has(tag)),
     }
 }

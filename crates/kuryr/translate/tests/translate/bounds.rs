@@ -94,6 +94,10 @@ fn ports_and_endpoints_make_no_more_members_than_one_load_balancer_may_have() {
     // As many as it may have.
     let whole = desired_of(with_ports(20, 1_000));
     assert_eq!((whole.wanted.members.as_slice().len(), whole.findings.len()), (20_000, 0));
+    // While endpoints move to another slice, both have them.
+    let mut twice = with_ports(20, 1_000);
+    twice.endpoint_slices.push(twice.endpoint_slices[0].clone());
+    assert_eq!(desired_of(twice), whole);
 }
 
 /// Makes a list of this length.

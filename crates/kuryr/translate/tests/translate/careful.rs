@@ -197,6 +197,50 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
     assert_eq!((typo.findings[0].condition(), &typo.spec), ("Unsupported", &plain));
 }
 
+/// Octavia would replace the load balancer, or let its address go, for a slip of the pen.
+#[test]
+fn an_annotation_that_cannot_be_read_any_more_takes_nothing_away() {
+    let of = |annotations: Value, chosen: Option<&Chosen>| {
+        let joined = joined(service(json!({}), annotations), Vec::new());
+        let (settings, nodes, facts) = (ControllerSettings::default(), Nodes::default(), facts());
+        let facts = Some(&facts);
+        translate(&Input { joined: &joined, nodes: &nodes, facts, settings: &settings, exists: true, chosen }).unwrap()
+    };
+    let of_cpo = |name: &str| format!("loadbalancer.openstack.org/{name}");
+    for (name, value) in [
+        ("openstack.org/kuryr-project".to_owned(), "other-project"),
+        ("openstack.org/kuryr-shared-group".to_owned(), "team/web"),
+        (of_cpo("floating-network-id"), "partner-net"),
+        (of_cpo("subnet-id"), "pods"),
+        (of_cpo("member-subnet-id"), "pods"),
+        (of_cpo("network-id"), "services-net"),
+        (of_cpo("port-id"), "a-port"),
+        (of_cpo("flavor-id"), "large"),
+        (of_cpo("availability-zone"), "az1"),
+        (of_cpo("class"), "fast"),
+    ] {
+        let first = of(json!({ &name: value }), None);
+        assert_eq!(messages(&first), Vec::<String>::new(), "{name}");
+        let header = desired(&object(first.spec.clone()), &facts()).map(|streamed| streamed.wanted.header);
+        let of_header = header.ok().map(|header| Chosen::of_header(&header));
+        for unreadable in ["", "a\u{7}/b"] {
+            let later = of(json!({ &name: unreadable }), Some(&Chosen::of_spec(&first.spec)));
+            assert_eq!(later.spec, first.spec, "{name}={unreadable:?}");
+            let [finding] = later.findings.as_slice() else { panic!("{name}: {:?}", later.findings) };
+            assert!(finding.to_string().ends_with("; what was chosen for this load balancer before stays"), "{finding}");
+            assert_eq!((finding.condition(), finding.reason()), ("Held", "Setting"), "{name}");
+            // What is streamed tells as much, but for the subnet of members.
+            if let Some(chosen) = of_header.as_ref().filter(|_| !name.ends_with("/member-subnet-id")) {
+                assert_eq!(of(json!({ &name: unreadable }), Some(chosen)).spec, first.spec, "{name}");
+            }
+        }
+        // Where nothing else was chosen, it is a mistake like any other.
+        let plain = of(json!({}), None).spec;
+        let later = of(json!({ name: "" }), Some(&Chosen::of_spec(&plain)));
+        assert_eq!((later.findings[0].condition(), later.spec), ("Unsupported", plain));
+    }
+}
+
 /// The KuryrLoadBalancer was edited, and the class of the Service is gone.
 #[test]
 fn what_is_streamed_tells_which_subnet_was_chosen_for_members() {
@@ -310,4 +354,9 @@ fn a_floating_ip_is_kept_if_the_service_says_so() {
         desired_of(translated.spec).wanted.header.floating.as_ref().unwrap().keep
     };
     assert_eq!([keep("true"), keep("false")], [true, false]);
+    // An address that is let go is lost for good.
+    assert_eq!(["True", "yes", ""].map(keep), [true, true, true]);
+    let said = messages(&spec_of(json!({}), json!({"loadbalancer.openstack.org/keep-floatingip": "True"})));
+    let expected = "annotation loadbalancer.openstack.org/keep-floatingip=\"True\" is taken for \"true\": it is neither true nor false";
+    assert_eq!(said, [expected]);
 }

@@ -1,7 +1,7 @@
 //! Services as specs.
 
 use gimbal_kuryr_crd::{KlbIpFamily, KlbMemberMode, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{ApiVersion, CloudFacts, ExternalNetwork, VipMode};
+use gimbal_kuryr_model::{ApiVersion, ClassDefaults, CloudFacts, ExternalNetwork, VipMode};
 use gimbal_kuryr_translate::{NodeChange, Nodes, Translated};
 use serde_json::{Value, json};
 
@@ -109,11 +109,26 @@ fn annotations_classes_and_defaults_choose_in_this_order() {
     assert_eq!(spec_of(json!({}), json!({})).spec.provider.as_deref(), Some("amphora"));
     let project = json!({"openstack.org/kuryr-project": "other-project"});
     assert_eq!(spec_of(json!({}), project).spec.project_id.as_deref(), Some("other-project"));
-    for (name, value) in
-        [("floating-subnet", "*c2"), ("floating-subnet-tags", "is-public2"), ("floating-subnet-id", "public2")]
-    {
+    for (name, value) in [
+        ("floating-subnet", "*c2"),
+        ("floating-subnet-tags", "is-public2"),
+        // One of several is enough, unless all are asked for.
+        ("floating-subnet-tags", "of-no-subnet, is-public2"),
+        ("floating-subnet-tags", "& is-public2"),
+        ("floating-subnet-id", "public2"),
+    ] {
         let spec = spec_of(json!({}), json!({format!("loadbalancer.openstack.org/{name}"): value})).spec;
-        assert_eq!(spec.floating_subnet_id.as_deref(), Some("public2"), "{name}");
+        assert_eq!(spec.floating_subnet_id.as_deref(), Some("public2"), "{name}={value}");
+    }
+    for annotations in [
+        json!({"loadbalancer.openstack.org/floating-subnet-tags": "&is-public2,of-no-subnet"}),
+        json!({
+            "loadbalancer.openstack.org/floating-subnet": "*c2",
+            "loadbalancer.openstack.org/floating-subnet-tags": "is-public",
+        }),
+    ] {
+        let translated = spec_of(json!({}), annotations);
+        assert_eq!((translated.spec.floating_subnet_id, translated.findings.len()), (None, 1));
     }
     let mut with_defaults = facts();
     with_defaults.defaults.timeout_client_data = 7;
@@ -122,6 +137,41 @@ fn annotations_classes_and_defaults_choose_in_this_order() {
     assert_eq!(timeout(json!({"openstack.org/kuryr-timeout-client-data": "9"})), Some(9));
     // 0 is what Octavia is configured for, as if nothing was said.
     assert_eq!(timeout(json!({"openstack.org/kuryr-timeout-client-data": "0"})), None);
+}
+
+/// As with cloud-provider-openstack.
+#[test]
+fn where_the_floating_ip_comes_from_the_class_says_before_the_service() {
+    let of = |class: ClassDefaults, others: Value| {
+        let facts = CloudFacts { classes: [("fast".into(), class)].into(), ..facts() };
+        let mut annotations = others;
+        annotations["loadbalancer.openstack.org/class"] = json!("fast");
+        let translated = with_facts(json!({}), annotations, Some(&facts));
+        assert_eq!(messages(&translated), Vec::<String>::new());
+        let spec = translated.spec;
+        [spec.floating_network_id, spec.floating_subnet_id, spec.subnet_id].map(|id| id.map(|id| id.to_string()))
+    };
+    let some = |ids: [&str; 3]| ids.map(|id| Some(id.to_owned()));
+    let asked = || {
+        json!({
+            "loadbalancer.openstack.org/floating-network-id": "partner-net",
+            "loadbalancer.openstack.org/floating-subnet-id": "of-the-service",
+            "loadbalancer.openstack.org/subnet-id": "pods",
+        })
+    };
+    let subnet = Some("services".into());
+    let class = ClassDefaults { subnet, ..ClassDefaults::default() };
+    assert_eq!(of(class.clone(), asked()), some(["partner-net", "of-the-service", "pods"]));
+    let (network, by_id) = (Some("public-net".into()), Some("public2".into()));
+    let class = ClassDefaults { floating_network: network, ..class };
+    assert_eq!(of(class.clone(), asked()), some(["public-net", "of-the-service", "pods"]));
+    let with_id = ClassDefaults { floating_subnet: by_id, ..class.clone() };
+    assert_eq!(of(with_id, asked()), some(["public-net", "public2", "pods"]));
+    for tags in [["of-no-subnet", "is-public2"].as_slice(), &["&is-public2"]] {
+        let floating_subnet_tags = tags.iter().map(|tag| (*tag).into()).collect();
+        let by_tags = ClassDefaults { floating_subnet_tags, ..class.clone() };
+        assert_eq!(of(by_tags, asked()), some(["public-net", "public2", "pods"]), "{tags:?}");
+    }
 }
 
 #[test]

@@ -329,6 +329,28 @@ fn a_service_of_which_no_port_is_served_shows_no_address() {
     assert_eq!(outcome(&web, Some(&blocked), &[])["ingress"][0]["ip"], "172.24.4.9");
 }
 
+/// What stays PENDING_CREATE is degraded after a while, and its VIP is known from the beginning.
+#[test]
+fn a_service_whose_load_balancer_was_never_ready_shows_no_address() {
+    let mut web = service(json!({}), json!({}));
+    let spec = KuryrLoadBalancerSpec { floating_network_id: Some("outside".into()), ..Default::default() };
+    let of = |web: &BalancedService, report: &LoadBalancerReport| {
+        let status = service_status(web, &spec, None, Some(report), &[]).load_balancer;
+        status.ingress.first().and_then(|one| one.ip.as_deref().map(str::to_owned))
+    };
+    let mut degraded = report(Phase::Degraded);
+    assert_eq!(of(&web, &degraded), None);
+    let ready = report(Phase::Ready);
+    assert_eq!(of(&web, &ready).as_deref(), Some("172.24.4.9"));
+    // One that was ready keeps its address, and shows no VIP in the place of a floating IP.
+    web.status.load_balancer = service_status(&web, &spec, None, Some(&ready), &[]).load_balancer;
+    assert_eq!(of(&web, &degraded).as_deref(), Some("172.24.4.9"));
+    degraded.objects.floating_ip = None;
+    assert_eq!(of(&web, &degraded).as_deref(), Some("172.24.4.9"));
+    degraded.objects.load_balancer = None;
+    assert_eq!(of(&web, &degraded).as_deref(), Some("172.24.4.9"));
+}
+
 #[test]
 fn a_proxy_is_not_gone_past_and_a_name_has_no_mode() {
     let web = service(json!({}), json!({}));
