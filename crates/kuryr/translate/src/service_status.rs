@@ -3,7 +3,7 @@
 use gimbal_kubernetes_objects::{BalancedService, LoadBalancerIngress, LoadBalancerStatus, PortStatus};
 use gimbal_kuryr_crd::names::GROUP;
 use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, ReportedCondition, Text};
+use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, Text};
 use gimbal_model::Protocol;
 
 use crate::Finding;

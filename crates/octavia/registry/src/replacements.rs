@@ -33,7 +33,7 @@ impl Replacements {
     }
 
     fn ended(&mut self, owner: &Text) {
-        self.0.values_mut().for_each(|missing| drop(missing.remove(owner)));
+        self.0.values_mut().for_each(|missing| _ = missing.remove(owner));
         self.0.retain(|_, missing| !missing.is_empty());
     }
 }
