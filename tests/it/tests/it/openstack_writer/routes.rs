@@ -109,7 +109,8 @@ async fn expect_answers(stage: &Stage, controller: &Controller, expected: &[Led<
     let address = report.objects.load_balancer.unwrap().address.to_string();
     for (host, path, service) in expected {
         let path = if path.is_empty() { "/" } else { path };
-        let wait = eventually(&format!("{host}{path} is answered by {service}"), MADE, async || {
+        let what = format!("{host}{path} is answered by {service}");
+        let wait = eventually(&what, MADE, async || {
             let Reply { status, body, .. } =
                 plane.request(&address, 80, Some(host), path).await.map_err(|error| error.to_string())?;
             let is_it = if status == 200 { body.starts_with(service) } else { status.to_string() == **service };
