@@ -423,9 +423,7 @@ fn a_pause_that_neutron_asks_for_is_not_one_of_octavia() {
     while let Some(call) = registry.next_call(now) {
         let CloudCall::Read(read) = &call.what else { panic!("{call:?}") };
         let answer = match read.service {
-            ApiService::Neutron => {
-                CallAnswer::ReadFailed { words: "429".to_owned(), retry_after: Some(120 * SECOND) }
-            }
+            ApiService::Neutron => CallAnswer::ReadFailed { words: "429".to_owned(), retry_after: Some(120 * SECOND) },
             _ => CallAnswer::Rows(Vec::new()),
         };
         registry.answered(call.id, answer, now);
