@@ -67,9 +67,7 @@ impl BalancerHealth {
 
 /// Whether there is something that could serve. What is switched off, or has no members, may be OFFLINE.
 fn is_in_use(row: &Value, rows: &OwnerRows) -> bool {
-    row["admin_state_up"] != false
-        && !ids(&row["listeners"]).is_empty()
-        && rows.pools.values().any(has_members)
+    row["admin_state_up"] != false && !ids(&row["listeners"]).is_empty() && rows.pools.values().any(has_members)
 }
 
 fn has_members(pool: &Value) -> bool {

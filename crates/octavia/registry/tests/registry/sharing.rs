@@ -157,11 +157,9 @@ fn a_shared_load_balancer_does_not_serve_when_no_owner_is_served() {
     let balancer = world.balancers_of("ua").remove(0);
     let pools = world.rows("/v2/lbaas/pools", "pools");
     let (of_a, of_b): (Vec<_>, Vec<_>) = pools.iter().partition(|row| row["tags"].to_string().contains(":ua"));
-    for (down, status, phase) in [
-        (Vec::new(), "ONLINE", Phase::Ready),
-        (of_a, "ERROR", Phase::Ready),
-        (of_b, "ERROR", Phase::Degraded),
-    ] {
+    for (down, status, phase) in
+        [(Vec::new(), "ONLINE", Phase::Ready), (of_a, "ERROR", Phase::Ready), (of_b, "ERROR", Phase::Degraded)]
+    {
         for pool in down {
             world.cloud.report_operating(pool["id"].as_str().unwrap(), status);
         }
