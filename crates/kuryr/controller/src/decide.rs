@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::reasons;
-use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, ObjectPauses, Told};
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text};
+use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, ObjectPauses, Told, is_alone};
 use gimbal_kuryr_translate::{
     Finding, Input, NotBalanced, NotStreamed, desired, named_service, owner_alone, translate,
 };
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{ServiceProof, has_finalizer, spec_version};
+use crate::item::{BalancerItem, ServiceProof, has_finalizer, spec_version};
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
 
 impl<T> KuryrController<T> {
@@ -275,6 +275,7 @@ impl<T> KuryrController<T> {
 
     fn set_offered(&mut self, key: &SourceKey, entry: Option<DesiredEntry>) {
         let Some(item) = self.items.get_mut(key) else { return };
+        let told = entry.as_ref().and_then(|entry| replacement(item, entry));
         let Some(change) = item.offer.set(entry) else { return };
         self.handled.extend(change.token);
         if change.is_other_owner {
@@ -285,6 +286,7 @@ impl<T> KuryrController<T> {
             item.not_offered = None;
         }
         self.undrained.insert(key.clone());
+        self.tell(key, told.into_iter().collect());
     }
 
     /// Tells why a Service that asks for a load balancer has none, when that changes while it is watched.
@@ -338,4 +340,47 @@ fn is_protecting(situation: &Situation, owner: &Text) -> bool {
     let balancer = situation.balancer.as_ref().filter(|_| situation.owner_uid() == Some(owner));
     let by_service = situation.service_uid() == Some(owner) && situation.service_is_protected();
     balancer.is_some_and(|balancer| has_finalizer(balancer)) || by_service
+}
+
+/// Returns what is to be reported of a load balancer that is replaced: something is to be another one that it keeps for its life.
+fn replacement<T>(item: &BalancerItem<T>, after: &DesiredEntry) -> Option<Told> {
+    let (before, after) = (wanted_header(item.offer.offered.as_deref()?)?, wanted_header(after)?);
+    if before.owner != after.owner || (&before.placement, &before.vip) == (&after.placement, &after.vip) {
+        return None;
+    }
+    let made = item.balancer()?.status.as_ref()?.loadbalancer.as_ref()?;
+    // The status names neither flavor nor zone.
+    let made: [&str; 7] =
+        [&made.project_id, &made.provider, "", "", &made.subnet_id, &made.ip, &made.port_id];
+    let parts = kept_for_life(before).into_iter().zip(kept_for_life(after)).zip(made);
+    let changes = parts.filter_map(|(((what, before), (_, after)), made)| {
+        let after = after.filter(|after| before.as_ref() != Some(after) && **after != *made)?;
+        let made = Some(made).filter(|made| !made.is_empty());
+        let was = before.as_deref().or(made).map(|before| format!("was {before} and ")).unwrap_or_default();
+        Some(format!("its {what} {was}is to be {after}"))
+    });
+    let changes: Vec<String> = changes.collect();
+    let message = || format!("the load balancer is replaced: {}", changes.join("; "));
+    (!changes.is_empty()).then(|| Told::normal(reasons::UPDATE_PROVIDER, message()))
+}
+
+fn wanted_header(entry: &DesiredEntry) -> Option<&LoadBalancerHeader> {
+    match entry {
+        DesiredEntry::LoadBalancer(wanted) if !is_alone(entry) => Some(&wanted.header),
+        DesiredEntry::LoadBalancer(_) | DesiredEntry::Deleting { .. } => None,
+    }
+}
+
+/// What is wanted of what a load balancer keeps for its life.
+fn kept_for_life(header: &LoadBalancerHeader) -> [(&'static str, Option<Text>); 7] {
+    let LoadBalancerHeader { placement, vip, .. } = header;
+    [
+        ("project", Some(placement.project.clone())),
+        ("provider", placement.provider.clone()),
+        ("flavor", placement.flavor.clone()),
+        ("availability zone", placement.availability_zone.clone()),
+        ("subnet", vip.subnet.clone()),
+        ("address", vip.address.map(|address| address.to_string().into())),
+        ("port", vip.port.clone()),
+    ]
 }

@@ -2,17 +2,15 @@
 
 use std::time::Instant;
 
-use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
 use gimbal_kuryr_crd::names::reasons;
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text};
 use gimbal_kuryr_resource::{
     ClusterObject, InFlightWrite, KuryrKind, ObjectNotice, Purpose, Told, WriteOutcome, WrittenObject, fingerprint,
-    is_alone, note_accepted_status,
+    note_accepted_status,
 };
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{BalancerItem, ServiceProof, named_owners, spec_version, which};
+use crate::item::{ServiceProof, named_owners, spec_version, which};
 use crate::service_writes::print_of_ours;
 
 impl<T> KuryrController<T> {
@@ -97,7 +95,6 @@ impl<T> KuryrController<T> {
             WrittenObject::LoadBalancer(balancer) => {
                 match purpose {
                     Purpose::Conform | Purpose::Create if wanted != 0 => {
-                        notices.extend(self.items.get(key).and_then(|item| replacement(item, &balancer.spec)));
                         self.note_accepted(key, which, Purpose::Conform, wanted, fingerprint(&balancer.spec));
                         if let Some(item) = self.items.get_mut(key) {
                             item.ours = Some(spec_version(&balancer));
@@ -127,7 +124,7 @@ impl<T> KuryrController<T> {
     }
 
     /// Tells it on the Service; on the KuryrLoadBalancer where there is none.
-    fn tell(&mut self, key: &SourceKey, notices: Vec<Told>) {
+    pub(crate) fn tell(&mut self, key: &SourceKey, notices: Vec<Told>) {
         let service = self.index.service(key).map(|service| service.metadata.meta.uid.clone());
         let balancer = self.items.get(key).and_then(|item| item.balancer()).map(|it| it.metadata.meta.uid.clone());
         let kind = if service.is_some() { KuryrKind::Service } else { KuryrKind::LoadBalancer };
@@ -146,32 +143,4 @@ fn refusal(purpose: Purpose, kind: KuryrKind) -> Option<&'static str> {
         Purpose::Protect | Purpose::Create | Purpose::Conform | Purpose::Status => Some(reasons::ENSURE_LB_ERROR),
         Purpose::Delete | Purpose::Release => Some(reasons::RELEASE_LB_ERROR),
     }
-}
-
-/// Tells that a load balancer is replaced: something is to be another one that it keeps for its life. What was offered counts, for the
-/// writer does not hear of what somebody has edited.
-fn replacement<T>(item: &BalancerItem<T>, after: &KuryrLoadBalancerSpec) -> Option<Told> {
-    let Some(DesiredEntry::LoadBalancer(before)) = item.offer.offered.as_deref().filter(|entry| !is_alone(entry)) else {
-        return None;
-    };
-    let made = item.balancer()?.status.as_ref()?.loadbalancer.as_ref()?;
-    let LoadBalancerHeader { placement, vip, .. } = &*before.header;
-    let address = vip.address.map(|address| Text::from(address.to_string()));
-    let parts = [
-        ("project", Some(&placement.project), Some(&made.project_id), &after.project_id),
-        ("provider", placement.provider.as_ref(), Some(&made.provider), &after.provider),
-        ("flavor", placement.flavor.as_ref(), None, &after.flavor_id),
-        ("availability zone", placement.availability_zone.as_ref(), None, &after.availability_zone),
-        ("subnet", vip.subnet.as_ref(), Some(&made.subnet_id), &after.subnet_id),
-        ("address", address.as_ref(), Some(&made.ip), &after.ip),
-        ("port", vip.port.as_ref(), Some(&made.port_id), &after.vip_port_id),
-    ];
-    let changes = parts.into_iter().filter_map(|(what, before, made, after)| {
-        let after = after.as_ref().filter(|after| before != Some(*after) && made != Some(*after))?;
-        let was = before.or(made).map(|before| format!("was {before} and ")).unwrap_or_default();
-        Some(format!("its {what} {was}is to be {after}"))
-    });
-    let changes: Vec<String> = changes.collect();
-    let message = || format!("the load balancer is replaced: {}", changes.join("; "));
-    (!changes.is_empty()).then(|| Told::normal(reasons::UPDATE_PROVIDER, message()))
 }

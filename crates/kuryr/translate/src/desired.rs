@@ -108,7 +108,7 @@ pub enum NotStreamed {
 }
 
 impl NotStreamed {
-    /// The reason where the API server refuses what is wanted. The Event was told when it did.
+    /// The reason where the API server refuses what is wanted. There was an Event when it did.
     pub const NOT_TAKEN: &str = "WriteRefused";
 
     /// Returns the reason of the condition `Ready`, which is false.
