@@ -137,9 +137,7 @@ impl Actor {
             // Others may find an address, in another subnet for instance.
             ServiceRefusal::Exhausted(words) => memory.block(part, Block::Quota(words), now + BLOCKED_FOR),
             // Somebody has to make a router, and nothing says when that is done.
-            ServiceRefusal::Unreachable(words) => {
-                memory.block(part, Block::Unsupported(words), now + BLOCKED_FOR)
-            }
+            ServiceRefusal::Unreachable(words) => memory.block(part, Block::Unsupported(words), now + BLOCKED_FOR),
             ServiceRefusal::Forbidden(words) => memory.block(part, Block::Forbidden(words), now + BLOCKED_FOR),
             ServiceRefusal::Invalid(words) => return self.invalid(change, part, words, now),
             ServiceRefusal::Unsupported(words) => return self.unsupported_by_provider(change, part, words, now),
@@ -159,7 +157,8 @@ impl Actor {
             true => !names(&words, &["loadbalancer"]),
             // Also a single port serves without its monitor.
             false if names(&words, &["healthmonitor"]) => {
-                let is_whole = matches!(change, CloudChange::CreateBalancer { body } if body.get("listeners").is_some());
+                let is_whole =
+                    matches!(change, CloudChange::CreateBalancer { body } if body.get("listeners").is_some());
                 is_whole && self.seen.balancers.is_empty()
             }
             false => self.may_be_a_port(change) && names(&words, &["listener", "pool", "member"]),
@@ -377,8 +376,7 @@ impl Actor {
             CloudChange::DeletePool { id } if self.service_pool(id).is_some() => PlanPart::Removal(id.clone()),
             _ => {
                 use CloudChange::{CreateMonitor, DeleteMonitor, UpdateMonitor};
-                let is_monitor =
-                    matches!(change, CreateMonitor { .. } | UpdateMonitor { .. } | DeleteMonitor { .. });
+                let is_monitor = matches!(change, CreateMonitor { .. } | UpdateMonitor { .. } | DeleteMonitor { .. });
                 if let Some(service) = change.about().and_then(|id| self.service_pool(id)) {
                     return if is_monitor {
                         PlanPart::Monitor(PoolId::Service(service))

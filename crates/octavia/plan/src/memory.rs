@@ -463,9 +463,8 @@ impl Memory {
     /// Whether the time has come to try a part again that has failed, and the last look was before: it may have been done late.
     pub(crate) fn is_retry_blind(&self, now: Duration) -> bool {
         let last = self.looks.map(|(_, last)| last);
-        let is_due = |one: &LeftAlone| {
-            one.failing.is_some() && one.until <= now && last.is_none_or(|last| last < one.until)
-        };
+        let is_due =
+            |one: &LeftAlone| one.failing.is_some() && one.until <= now && last.is_none_or(|last| last < one.until);
         self.blocks.values().any(is_due)
     }
 

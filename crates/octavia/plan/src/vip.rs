@@ -72,7 +72,8 @@ impl Actor {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return None };
         let target = self.target(wanted, facts, Duration::ZERO);
         let could_have = target.abilities.additional_vips && target.has_one_address;
-        could_have.then_some("the load balancer was made with one address and keeps it; another one in its place has both")
+        could_have
+            .then_some("the load balancer was made with one address and keeps it; another one in its place has both")
     }
 
     /// Something else has had this port for a drift interval.

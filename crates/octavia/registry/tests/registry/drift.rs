@@ -150,10 +150,7 @@ const CHANGED: [(&str, ByHand); 8] = [
         )
     }),
     ("description of the floating IP", |made, _| {
-        SimRequest::put(
-            &format!("/v2.0/floatingips/{}", made.floating),
-            json!({"floatingip": {"description": "mine"}}),
-        )
+        SimRequest::put(&format!("/v2.0/floatingips/{}", made.floating), json!({"floatingip": {"description": "mine"}}))
     }),
 ];
 

@@ -62,7 +62,11 @@ fn a_driver_that_failed_may_have_made_the_change() {
         (500, "Provider 'lab' reports error: it broke", "provider failed"),
         (500, "no idea", "unknown"),
         (501, "Provider 'lab' was not found.", "provider failed"),
-        (501, "Provider 'lab' does not support a requested option: flavor 1 was not found.", "refused Some(Unsupported"),
+        (
+            501,
+            "Provider 'lab' does not support a requested option: flavor 1 was not found.",
+            "refused Some(Unsupported",
+        ),
         (501, "Provider 'lab' does not support a requested action: failover", "refused Some(Unsupported"),
     ] {
         let body = serde_json::json!({"faultcode": "Server", "faultstring": words, "debuginfo": null}).to_string();
