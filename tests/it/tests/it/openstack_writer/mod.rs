@@ -111,6 +111,7 @@ async fn certificates_are_stored_served_turned_and_removed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_are_not_lost_or_made_twice() {
     let stage = Stage::with_certificates(&["--drift-interval", "1s"]).await;
+    routes::serve_members(&stage).await;
     steps![
         routes::lost_answers(&stage),
         routes::what_people_do_by_hand(&stage),

@@ -95,7 +95,8 @@ fn owner(number: u32) -> String {
     format!("dddddddd-0000-4000-8000-{number:012}")
 }
 
-async fn serve_members(stage: &Stage) {
+/// Starts the members of all Services.
+pub async fn serve_members(stage: &Stage) {
     let plane = stage.cloud.data_plane().unwrap();
     for (service, address) in SERVICES {
         plane.member(address, 8080, service).await.unwrap();
@@ -167,7 +168,6 @@ async fn expect_rest(stage: &Stage) {
 
 /// Changes whose answers are lost, one of each kind, are looked up, and not made twice.
 pub async fn lost_answers(stage: &Stage) {
-    serve_members(stage).await;
     let (controller, owner) = (stage.controller(PROD1), owner(1));
     let (a, b) = (issued(stage, &controller, "a.test", 1), issued(stage, &controller, "a.test", 2));
     let lost = lose(stage, &MAKING).await;
@@ -207,7 +207,6 @@ pub async fn lost_answers(stage: &Stage) {
 
 /// What was changed, what is missing and what was added is as before, and what is to be kept stays.
 pub async fn what_people_do_by_hand(stage: &Stage) {
-    serve_members(stage).await;
     let (controller, owner) = (stage.controller(PROD1), owner(2));
     let certificate = issued(stage, &controller, "a.test", 3);
     let routes = [
@@ -278,7 +277,6 @@ pub async fn what_people_do_by_hand(stage: &Stage) {
 
 /// A route that the quota has no room for waits until another one goes, and those that serve go on.
 pub async fn a_quota_is_reached_and_freed(stage: &Stage) {
-    serve_members(stage).await;
     let (controller, owner) = (stage.controller(PROD1), owner(3));
     let routes = [("a.test", "", "one"), ("b.test", "", "two"), ("c.test", "", "three")];
     controller.want(ROUTER, routed(stage, (&owner, 1), &routes[..2], &[]));
