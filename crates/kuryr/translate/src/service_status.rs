@@ -3,7 +3,7 @@
 use gimbal_kubernetes_objects::{BalancedService, LoadBalancerIngress, LoadBalancerStatus, PortStatus};
 use gimbal_kuryr_crd::names::GROUP;
 use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, Text};
+use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, ReportedCondition, Text};
 use gimbal_model::Protocol;
 
 use crate::Finding;
@@ -43,9 +43,10 @@ pub fn service_status(
         // In a group the oldest Service decides whether there is a floating IP.
         Phase::Ready => true,
         Phase::Blocked => serves_no_port(report) || serves(spec, report),
-        // One that has never been ready may never have been ACTIVE: the writer says `Ready` before it hears how members are. What is
-        // made again has no port for a while.
-        Phase::Degraded => !previous.ingress.is_empty() && serves(spec, report) && !serves_no_port(report),
+        // What is repaired may have no port for a while.
+        Phase::Degraded if serves_no_port(report) => !says_not_serving(report),
+        // One that has never been ready may never have been ACTIVE: the writer says `Ready` before it hears how members are.
+        Phase::Degraded => !previous.ingress.is_empty() && serves(spec, report),
         Phase::Waiting | Phase::Making | Phase::Held => false,
     };
     let load_balancer =
@@ -56,6 +57,11 @@ pub fn service_status(
 /// Whether there is a load balancer that answers no client.
 fn serves_no_port(report: &LoadBalancerReport) -> bool {
     report.objects.load_balancer.is_some() && report.objects.listeners.is_empty()
+}
+
+/// Whether the load balancer is being repaired, or none of its members answers.
+fn says_not_serving(report: &LoadBalancerReport) -> bool {
+    report.conditions.iter().any(|condition| *condition.reason == *ReportedCondition::NOT_SERVING)
 }
 
 /// Whether a load balancer that is not as it should be serves what was made of it, at the address that is wanted.
