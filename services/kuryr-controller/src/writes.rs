@@ -124,10 +124,8 @@ impl Written for KuryrL7Router {
 }
 
 /// How the words of those begin who do not let a write pass, and what they say.
-const DENIALS: [(&str, &str); 2] = [
-    ("admission webhook \"", "\" denied the request"),
-    ("ValidatingAdmissionPolicy '", "' denied request"),
-];
+const DENIALS: [(&str, &str); 2] =
+    [("admission webhook \"", "\" denied the request"), ("ValidatingAdmissionPolicy '", "' denied request")];
 
 /// Returns the words of an admission webhook, or of a policy, that does not let a write pass. A webhook may choose any code, such as
 /// that of a conflict, which would be tried again for ever without a word.

@@ -350,8 +350,7 @@ fn replacement<T>(item: &BalancerItem<T>, after: &DesiredEntry) -> Option<Told> 
     }
     let made = item.balancer()?.status.as_ref()?.loadbalancer.as_ref()?;
     // The status names neither flavor nor zone.
-    let made: [&str; 7] =
-        [&made.project_id, &made.provider, "", "", &made.subnet_id, &made.ip, &made.port_id];
+    let made: [&str; 7] = [&made.project_id, &made.provider, "", "", &made.subnet_id, &made.ip, &made.port_id];
     let parts = kept_for_life(before).into_iter().zip(kept_for_life(after)).zip(made);
     let changes = parts.filter_map(|(((what, before), (_, after)), made)| {
         let after = after.filter(|after| before.as_ref() != Some(after) && **after != *made)?;

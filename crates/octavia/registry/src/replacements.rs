@@ -51,8 +51,7 @@ impl ManagedCluster {
     pub(crate) fn note_replacement(&mut self, owner: &Text, cell: &Cell, step: &BalancerStep, now: Instant) {
         match step {
             BalancerStep::Change(CloudChange::DeleteBalancer { .. })
-                if matches!(cell.wanted(), DesiredEntry::LoadBalancer(_))
-                    && cell.actor.seen().balancers.len() == 1 =>
+                if matches!(cell.wanted(), DesiredEntry::LoadBalancer(_)) && cell.actor.seen().balancers.len() == 1 =>
             {
                 self.replacements.begins(owner, &cell.project, now);
             }

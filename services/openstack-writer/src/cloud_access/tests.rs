@@ -44,7 +44,10 @@ async fn a_catalog_without_neutron_says_nothing_where_a_policy_names_a_network()
     let cloud = connected(&fake);
     assert_eq!(cloud.call("p1", &ports, || true).await, CallAnswer::Rows(Vec::new()));
     let answer = cloud.change("p1", &create(), || true).await;
-    assert!(matches!(answer, CallAnswer::Changed(ChangeOutcome::Refused(ServiceRefusal::Unsupported(_)))), "{answer:?}");
+    assert!(
+        matches!(answer, CallAnswer::Changed(ChangeOutcome::Refused(ServiceRefusal::Unsupported(_)))),
+        "{answer:?}"
+    );
     cloud.need_network();
     let CallAnswer::ReadFailed { words, .. } = cloud.call("p1", &ports, || true).await else { panic!("it is read") };
     assert!(words.contains("no public endpoint of type network"), "{words}");

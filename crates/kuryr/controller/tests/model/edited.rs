@@ -159,7 +159,10 @@ fn what_the_api_server_does_not_take_is_not_ready() {
         let expected = ["Ready=False WriteRefused", "Synced=False Pending", "Conflict=True WriteRefused"];
         assert_eq!(conditions(&world), expected);
         let message = text(&get(&world, Kind::Balancer), "/status/conditions/0/message").to_owned();
-        assert!(message.starts_with("the API server refuses to set the ") && message.ends_with(": a policy"), "{message}");
+        assert!(
+            message.starts_with("the API server refuses to set the ") && message.ends_with(": a policy"),
+            "{message}"
+        );
         assert_eq!(text(&get(&world, Kind::Service), "/status/loadBalancer/ingress/0/ip"), "10.96.0.10");
         assert_eq!(reasons(&world), [told], "{:?}", world.notices);
         // A new process has nothing else to say.
@@ -171,7 +174,10 @@ fn what_the_api_server_does_not_take_is_not_ready() {
         world.pass(Duration::from_secs(60));
         world.rest();
         world.check();
-        assert_eq!(get(&world, Kind::Balancer)["spec"]["endpointSlices"][0]["endpoints"].as_array().map(Vec::len), Some(3));
+        assert_eq!(
+            get(&world, Kind::Balancer)["spec"]["endpointSlices"][0]["endpoints"].as_array().map(Vec::len),
+            Some(3)
+        );
     }
 }
 

@@ -227,7 +227,10 @@ fn an_annotation_that_cannot_be_read_any_more_takes_nothing_away() {
             let later = of(json!({ &name: unreadable }), Some(&Chosen::of_spec(&first.spec)));
             assert_eq!(later.spec, first.spec, "{name}={unreadable:?}");
             let [finding] = later.findings.as_slice() else { panic!("{name}: {:?}", later.findings) };
-            assert!(finding.to_string().ends_with("; what was chosen for this load balancer before stays"), "{finding}");
+            assert!(
+                finding.to_string().ends_with("; what was chosen for this load balancer before stays"),
+                "{finding}"
+            );
             assert_eq!((finding.condition(), finding.reason()), ("Held", "Setting"), "{name}");
             // What is streamed tells as much, but for the subnet of members.
             if let Some(chosen) = of_header.as_ref().filter(|_| !name.ends_with("/member-subnet-id")) {

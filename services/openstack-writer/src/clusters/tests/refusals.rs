@@ -93,7 +93,8 @@ fn members_that_the_quota_has_no_room_for_wait_and_the_others_come_and_go() {
     let (web, other) = (key("team-a", "web"), key("team-b", "web"));
     let others = |members: &str| with(wish(1, &[80], members), |header| header.owner = "u2".into());
     let quota = ClusterQuota { members: 3, ..ClusterQuota::default() };
-    let mut ends = Ends::with(&[(web.clone(), plain(1, &[80], "80:1 80:2")), (other.clone(), others("80:9"))], &[], quota);
+    let mut ends =
+        Ends::with(&[(web.clone(), plain(1, &[80], "80:1 80:2")), (other.clone(), others("80:9"))], &[], quota);
     // What takes new connections comes before what drains, and what is there before what is new.
     ends.set(&web, Some(plain(2, &[80], "80:2 80:3- 80:4 80:5")));
     assert_eq!(ends.rejects(), [(web.to_string(), KuryrReason::Quota)]);
