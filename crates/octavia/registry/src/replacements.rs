@@ -21,7 +21,7 @@ const BETWEEN_TRIES: Duration = Duration::from_secs(5);
 pub(crate) struct Replacements(BTreeMap<Text, BTreeMap<Text, Instant>>);
 
 impl Replacements {
-    /// Whether the load balancer of an owner may go now, where at most so many of a project are missing at a time.
+    /// Whether the load balancer of an owner may go now, where at most `most` of a project are missing at a time.
     fn has_place(&mut self, owner: &Text, project: &Text, most: u32, now: Instant) -> bool {
         let Some(missing) = self.0.get_mut(project) else { return true };
         missing.retain(|_, since| now < *since + AWAITED);

@@ -47,9 +47,9 @@ fn what_has_left_the_stream_is_removed_only_when_that_is_proven() {
 /// Its store was restored meanwhile: the new stream has the owner, in a namespace of which it cannot say anything yet.
 #[test]
 fn who_is_being_removed_as_an_orphan_when_the_stream_ends_is_not_on_the_next() {
-    let ways: [(&str, fn(&CloudChange) -> Option<Way>); 2] =
-        [("it is refused", |_| Some(Way::Refused)), ("it is under way", |_| Some(Way::Lost))];
-    for (what, way_of) in ways {
+    let refused: fn(&CloudChange) -> Option<Way> = |_| Some(Way::Refused);
+    let under_way: fn(&CloudChange) -> Option<Way> = |_| Some(Way::Lost);
+    for (what, way_of) in [("it is refused", refused), ("it is under way", under_way)] {
         let mut world = made(2);
         world.forget("prod1", &key("shop", "s0"));
         (world.way_of, world.sent) = (Some(way_of), Vec::new());

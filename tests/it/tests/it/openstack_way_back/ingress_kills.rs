@@ -113,7 +113,7 @@ async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String
     steps.kills
 }
 
-/// Whether requests for a host over HTTP are answered by this Service, or with this status. Nobody else ever answers.
+/// Whether requests for a host over HTTP are answered by this Service, or with this status. The Service of the host that stays never answers for another one.
 async fn is_led(stage: &WayBack, router: &str, host: &str, service: &str) -> anyhow::Result<()> {
     let reply = stage.plane()?.request(router, 80, Some(host), "/").await?;
     let answer = if reply.status == 200 { reply.body } else { reply.status.to_string() };
