@@ -119,16 +119,18 @@ pub enum WrittenObject {
 }
 
 impl WrittenObject {
-    /// The version of the object.
+    /// The version of the object, unless nothing keeps it from being gone: then the API server stores nothing, and answers with the
+    /// version of before.
     pub(crate) fn version(&self) -> Option<&Text> {
-        let meta = match self {
-            Self::Service(service) => &service.metadata.meta,
-            Self::LoadBalancer(balancer) => &balancer.metadata.meta,
-            Self::Ingress(ingress) => &ingress.metadata.meta,
-            Self::Router(router) => &router.metadata.meta,
+        let metadata = match self {
+            Self::Service(service) => &service.metadata,
+            Self::LoadBalancer(balancer) => &balancer.metadata,
+            Self::Ingress(ingress) => &ingress.metadata,
+            Self::Router(router) => &router.metadata,
             Self::Deleted => return None,
         };
-        Some(&meta.resource_version)
+        let is_gone = metadata.is_being_deleted() && metadata.finalizers.is_empty();
+        (!is_gone).then_some(&metadata.meta.resource_version)
     }
 }
 

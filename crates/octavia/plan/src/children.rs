@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::fields::FieldTags;
-use crate::mark::KEEP;
+use crate::mark::{KEEP, tag_of_pool};
 use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
 use crate::ranges::{covers, may_open};
@@ -56,8 +56,11 @@ impl Actor {
         };
         let of_left = |(id, listener): &(ListenerId, &SeenListener)| {
             let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
-            let (id, ours) =
-                (PoolId::from(*id), self.mark.is_on(&pool.tags) && pool.provisioning != Provisioning::Error);
+            let id = PoolId::from(*id);
+            // The pool of another port has the members of that.
+            let ours = self.mark.is_on(&pool.tags)
+                && pool.tags.contains(&tag_of_pool(&id))
+                && pool.provisioning != Provisioning::Error;
             let may = self.member_changes(&id, now);
             let step = self.members_step(pool, &target.members(&id), &target.abilities, may).filter(|_| ours)?;
             self.unless_blocked(step, now)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{BalancerStep, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
 
 use crate::cell::Cell;
 use crate::cluster::ManagedCluster;
@@ -51,12 +51,22 @@ impl ManagedCluster {
     pub(crate) fn note_replacement(&mut self, owner: &Text, cell: &Cell, step: &BalancerStep, now: Instant) {
         match step {
             BalancerStep::Change(CloudChange::DeleteBalancer { .. })
-                if matches!(cell.wanted(), DesiredEntry::LoadBalancer(_)) && cell.actor.seen().balancers.len() == 1 =>
+                if matches!(cell.wanted(), DesiredEntry::LoadBalancer(_)) && has_served(cell) =>
             {
                 self.replacements.begins(owner, &cell.project, now);
+            }
+            // What is not let go is there, and what no repair makes well is not waited for.
+            BalancerStep::Blocked(block) if cell.actor.has_balancer() || *block == Block::RepairBudget => {
+                self.replacements.ended(owner);
             }
             BalancerStep::Done | BalancerStep::Gone => self.replacements.ended(owner),
             _ => {}
         }
     }
+}
+
+/// Whether the only load balancer of an owner may have served. One that never has leaves no gap.
+fn has_served(cell: &Cell) -> bool {
+    let [balancer] = cell.actor.seen().balancers.as_slice() else { return false };
+    !matches!(balancer.operating.as_str(), "OFFLINE" | "")
 }

@@ -94,6 +94,7 @@ impl Api {
         if old == Some(&object) {
             return object;
         }
+        let before = old.map(|old| old["metadata"]["resourceVersion"].clone());
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let changed = old.is_none_or(|old| old["spec"] != object["spec"] || is_going(old) != is_going(&object));
@@ -109,6 +110,10 @@ impl Api {
         }
         self.log.entry(kind).or_default().push(Change { deleted, object: object.clone() });
         self.note(kind, name, &object, deleted);
+        if let Some(before) = before.filter(|_| deleted) {
+            // Nothing was stored, so the answer has no version of its own.
+            object["metadata"]["resourceVersion"] = before;
+        }
         object
     }
 
