@@ -22,7 +22,7 @@ struct Proof {
     programs: bool,
 }
 
-const PROOFS: [Proof; 10] = [
+const PROOFS: [Proof; 11] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -102,6 +102,15 @@ const PROOFS: [Proof; 10] = [
         file: "it",
         test: "openstack_way_back::edits::",
         size: "200",
+        programs: true,
+    },
+    Proof {
+        name: "routes",
+        what: "policies, rules and certificates of a router: lost answers, what people do by hand, and a quota",
+        package: "gimbal-tests",
+        file: "it",
+        test: "openstack_writer::routes_are_not_lost",
+        size: "1",
         programs: true,
     },
     Proof {

@@ -112,11 +112,11 @@ async fn certificates_are_stored_served_turned_and_removed() {
 async fn routes_are_not_lost_or_made_twice() {
     let stage = Stage::with_certificates(&["--drift-interval", "1s"]).await;
     routes::serve_members(&stage).await;
-    steps![
-        routes::lost_answers(&stage),
-        routes::what_people_do_by_hand(&stage),
-        routes::a_quota_is_reached_and_freed(&stage),
-    ];
+    steps![routes::lost_answers(&stage)];
+    // Each takes minutes.
+    if std::env::var_os("GIMBAL_PROVE").is_some() {
+        steps![routes::what_people_do_by_hand(&stage), routes::a_quota_is_reached_and_freed(&stage)];
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
