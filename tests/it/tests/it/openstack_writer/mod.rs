@@ -115,7 +115,7 @@ async fn routes_are_not_lost_or_made_twice() {
     steps![routes::lost_answers(&stage)];
     // Each takes minutes.
     if std::env::var_os("GIMBAL_PROVE").is_some() {
-        steps![routes::what_people_do_by_hand(&stage), routes::a_quota_is_reached_and_freed(&stage)];
+        steps![routes::what_people_do_by_hand(&stage), routes::a_quota_is_reached_and_raised(&stage)];
     }
 }
 
