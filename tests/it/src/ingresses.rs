@@ -12,6 +12,8 @@ use crate::{NAMESPACE, WayBack};
 pub const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/shop/ingresses";
 /// The KuryrL7Routers of all namespaces.
 pub const ROUTERS: &str = "/apis/openstack.org/v1/kuryrl7routers";
+/// The Secrets of [`NAMESPACE`].
+pub const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
 const CLASSES: &str = "/apis/networking.k8s.io/v1/ingressclasses";
 /// The writer's leave for Ingresses, in the cluster's configuration.
 pub(crate) const ENABLE_INGRESS: &str = "kubernetes: {enable_ingress: true}";
@@ -62,14 +64,27 @@ impl WayBack {
     /// # Errors
     /// The API server's refusal.
     pub async fn make_certificate(&self, secret: &str, names: &[&str]) -> anyhow::Result<String> {
+        let (content, fingerprint) = self.issue(secret, names)?;
+        let body = json!({"metadata": {"name": secret}, "type": "kubernetes.io/tls", "stringData": content});
+        self.cluster.admin().post(SECRETS, &body).await?;
+        Ok(fingerprint)
+    }
+
+    /// Puts another certificate with these names into a Secret of [`NAMESPACE`]. Returns its SHA-256, in hexadecimal digits.
+    ///
+    /// # Errors
+    /// The API server's refusal.
+    pub async fn renew_certificate(&self, secret: &str, names: &[&str]) -> anyhow::Result<String> {
+        let (content, fingerprint) = self.issue(secret, names)?;
+        self.cluster.admin().patch(&format!("{SECRETS}/{secret}"), &json!({"stringData": content})).await?;
+        Ok(fingerprint)
+    }
+
+    fn issue(&self, secret: &str, names: &[&str]) -> anyhow::Result<(Value, String)> {
         let names: Vec<San<'_>> = names.iter().map(|name| San::Dns(name)).collect();
         let pair = self.programs.pki.issue(secret, &names)?;
         let (cert, key) = (std::fs::read_to_string(&pair.cert)?, std::fs::read_to_string(&pair.key)?);
-        let body = json!({
-            "metadata": {"name": secret}, "type": "kubernetes.io/tls", "stringData": {"tls.crt": cert, "tls.key": key},
-        });
-        self.cluster.admin().post(&format!("/api/v1/namespaces/{NAMESPACE}/secrets"), &body).await?;
-        fingerprint(&pair.cert)
+        Ok((json!({"tls.crt": cert, "tls.key": key}), fingerprint(&pair.cert)?))
     }
 
     /// Makes a Service in [`NAMESPACE`] that has a load balancer only where an Ingress leads to it: port 80, and members of these

@@ -20,7 +20,7 @@ mod way_back;
 pub use ask::{expect_log, expect_metric, get, metric};
 pub use gimbalctl::{Printed, gimbalctl, gimbalctl_watch};
 pub use grpcurl::Grpcurl;
-pub use ingresses::{INGRESSES, ROUTERS, ingress_path};
+pub use ingresses::{INGRESSES, ROUTERS, SECRETS, ingress_path};
 pub use many::{expect_slices, offer_many};
 pub use mirror::{Mirror, addresses};
 pub use objects::{Ep, slice, slice_of, svc};

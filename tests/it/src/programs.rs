@@ -201,7 +201,9 @@ impl Programs {
         Ok(self.tls(&self.pair(backend)?))
     }
 
-    pub(crate) fn tls(&self, pair: &Pair) -> Vec<String> {
+    /// Returns the flags of a program that serves with this certificate.
+    #[must_use]
+    pub fn tls(&self, pair: &Pair) -> Vec<String> {
         let text = |path: &Path| path.display().to_string();
         vec![
             "--tls-cert".to_owned(),

@@ -351,7 +351,7 @@ fn replacement<T>(item: &BalancerItem<T>, after: &DesiredEntry) -> Option<Told> 
     let made = item.balancer()?.status.as_ref()?.loadbalancer.as_ref()?;
     // The status names neither flavor nor zone.
     let made: [&str; 7] = [&made.project_id, &made.provider, "", "", &made.subnet_id, &made.ip, &made.port_id];
-    let parts = kept_for_life(before).into_iter().zip(kept_for_life(after)).zip(made);
+    let parts = before.kept_for_life().into_iter().zip(after.kept_for_life()).zip(made);
     let changes = parts.filter_map(|(((what, before), (_, after)), made)| {
         let after = after.filter(|after| before.as_ref() != Some(after) && **after != *made)?;
         let made = Some(made).filter(|made| !made.is_empty());
@@ -368,18 +368,4 @@ fn wanted_header(entry: &DesiredEntry) -> Option<&LoadBalancerHeader> {
         DesiredEntry::LoadBalancer(wanted) if !is_alone(entry) => Some(&wanted.header),
         DesiredEntry::LoadBalancer(_) | DesiredEntry::Deleting { .. } => None,
     }
-}
-
-/// What is wanted of what a load balancer keeps for its life.
-fn kept_for_life(header: &LoadBalancerHeader) -> [(&'static str, Option<Text>); 7] {
-    let LoadBalancerHeader { placement, vip, .. } = header;
-    [
-        ("project", Some(placement.project.clone())),
-        ("provider", placement.provider.clone()),
-        ("flavor", placement.flavor.clone()),
-        ("availability zone", placement.availability_zone.clone()),
-        ("subnet", vip.subnet.clone()),
-        ("address", vip.address.map(|address| address.to_string().into())),
-        ("port", vip.port.clone()),
-    ]
 }

@@ -257,6 +257,21 @@ impl LoadBalancerHeader {
         }
     }
 
+    /// Returns what is wanted of that which a load balancer keeps for its life, with names for people; `None`: whatever it is.
+    #[must_use]
+    pub fn kept_for_life(&self) -> [(&'static str, Option<Text>); 7] {
+        let Self { placement, vip, .. } = self;
+        [
+            ("project", Some(placement.project.clone())),
+            ("provider", placement.provider.clone()),
+            ("flavor", placement.flavor.clone()),
+            ("availability zone", placement.availability_zone.clone()),
+            ("subnet", vip.subnet.clone()),
+            ("address", vip.address.map(|address| address.to_string().into())),
+            ("port", vip.port.clone()),
+        ]
+    }
+
     /// Returns a name, cut to what OpenStack takes.
     #[must_use]
     pub fn cut(mut name: String) -> String {

@@ -13,6 +13,7 @@ use crate::mark::{clusters_in, is_group, is_marked, names_another_cluster, owner
 use crate::seen::{SeenBalancer, SeenListener, SeenPool};
 use crate::sharing::Sharing;
 use crate::step::{BalancerStep, Block, CloudLook};
+use crate::vip::kept_otherwise;
 
 /// What taking over a load balancer would change.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -125,19 +126,6 @@ pub(crate) fn id_of(listener: &SeenListener) -> ListenerId {
 }
 
 fn differences(balancer: &SeenBalancer, header: &LoadBalancerHeader) -> Vec<String> {
-    let address = header.vip.address.map(|address| address.to_string());
-    let all = [
-        ("project", Some(&*header.placement.project), &balancer.project),
-        ("provider", header.placement.provider.as_deref(), &balancer.provider),
-        ("flavor", header.placement.flavor.as_deref(), &balancer.flavor),
-        ("availability zone", header.placement.availability_zone.as_deref(), &balancer.zone),
-        ("subnet", header.vip.subnet.as_deref(), &balancer.vip_subnet),
-        ("address", address.as_deref(), &balancer.vip_address),
-        ("port", header.vip.port.as_deref(), &balancer.vip_port),
-    ];
-    let differs = |(what, wanted, seen): (&str, Option<&str>, &String)| {
-        let wanted = wanted.filter(|wanted| wanted != seen)?;
-        Some(format!("{what} is {seen}, and {wanted} is wanted"))
-    };
-    all.into_iter().filter_map(differs).collect()
+    let differs = kept_otherwise(balancer, header);
+    differs.map(|(what, wanted, seen)| format!("{what} is {seen}, and {wanted} is wanted")).collect()
 }

@@ -64,6 +64,8 @@ pub(crate) enum PlanPart {
     Pool(Text),
     /// A policy, by its identity.
     Policy(String),
+    /// The members of a pool. They change whatever is in the way of everything else about it.
+    Members(PoolId),
     /// Members that a pool has not yet.
     NewMembers(PoolId),
     /// The monitor of a pool.
@@ -302,10 +304,10 @@ impl Memory {
 
     /// Returns the step where nothing else can be done than what is left alone.
     pub(crate) fn left_alone(&self, part: &PlanPart, now: Duration) -> Option<BalancerStep> {
-        let block = self.block_of(part, now)?;
-        Some(match (block, self.blocks.get(part).map(|one| one.until)) {
-            (Block::Failing, Some(until)) => BalancerStep::Wait(Wait::Until(until)),
-            _ => BalancerStep::Blocked(block.clone()),
+        let LeftAlone { block, until, .. } = self.blocks.get(part).filter(|one| one.until > now)?;
+        Some(match block {
+            Block::Failing => BalancerStep::Wait(Wait::Until(*until)),
+            block => BalancerStep::Blocked(block.clone()),
         })
     }
 

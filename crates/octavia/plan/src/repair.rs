@@ -32,7 +32,7 @@ impl Actor {
             RepairTime::At(then) => return BalancerStep::Wait(Wait::Until(then)),
             RepairTime::Now => {}
         }
-        let has_served = !matches!(balancer.operating.as_str(), "OFFLINE" | "");
+        let has_served = balancer.has_served();
         let failed_over = self.memory.failed_over.as_ref() == Some(&balancer.id);
         if has_served && target.abilities.failover && !failed_over {
             return BalancerStep::Change(CloudChange::FailoverBalancer { id: balancer.id.clone() });
@@ -155,7 +155,7 @@ impl Actor {
             _ if !repairs => None,
             PlanPart::Ranges(id) => Some(PlanPart::Port(Some(id))),
             PlanPart::Removal(_) => Some(PlanPart::Balancer),
-            PlanPart::Monitor(id) => Some(PlanPart::of_pool(&id)),
+            PlanPart::Monitor(id) | PlanPart::Members(id) => Some(PlanPart::of_pool(&id)),
             part => Some(part),
         }
     }

@@ -229,6 +229,12 @@ pub struct SeenFloatingIp {
 }
 
 impl SeenBalancer {
+    /// Whether it may have served clients, as far as its operating status says.
+    #[must_use]
+    pub fn has_served(&self) -> bool {
+        !matches!(self.operating.as_str(), "OFFLINE" | "")
+    }
+
     /// Reads a row, without what is below it: rows of lists name only IDs there.
     #[must_use]
     pub fn read(row: &Value) -> Self {

@@ -337,11 +337,6 @@ impl WantedBalancer<'_> {
         }
         body
     }
-
-    /// Returns the address that the VIP must have, if that is decided.
-    pub(crate) fn vip_address(&self) -> Option<IpAddr> {
-        self.header().vip.address
-    }
 }
 
 impl WantedListener {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry, LoadBalancerHeader, Text};
 use serde_json::{Value, json};
 
 use crate::actor::Actor;
@@ -86,22 +86,12 @@ impl Actor {
 /// made serves as well, for as long as the load balancer lives. An address more than is wanted does no harm, and one that serves alone is
 /// not taken away for a second one: a newer Octavia would have all of them replaced at once that were made before.
 pub(crate) fn must_be_replaced(balancer: &SeenBalancer, target: &WantedBalancer<'_>) -> bool {
-    let header = &target.wanted.header;
-    let differs = |wanted: Option<&str>, seen: &str| wanted.is_some_and(|wanted| wanted != seen);
-    let address = target.vip_address().map(|address| address.to_string());
-    let placement = &header.placement;
     let lacks = |(subnet, address): (&str, Option<std::net::IpAddr>)| {
         let address = address.map(|address| address.to_string());
         let fits = |(at, has): &(String, String)| at == subnet && address.as_ref().is_none_or(|one| one == has);
         !balancer.additional_vips.iter().any(fits)
     };
-    differs(Some(&*placement.project), &balancer.project)
-        || differs(placement.provider.as_deref(), &balancer.provider)
-        || differs(placement.flavor.as_deref(), &balancer.flavor)
-        || differs(placement.availability_zone.as_deref(), &balancer.zone)
-        || differs(header.vip.subnet.as_deref(), &balancer.vip_subnet)
-        || differs(address.as_deref(), &balancer.vip_address)
-        || differs(header.vip.port.as_deref(), &balancer.vip_port)
+    kept_otherwise(balancer, &target.wanted.header).next().is_some()
         || (!balancer.additional_vips.is_empty() && target.additional_vips().into_iter().any(lacks))
 }
 
@@ -114,4 +104,16 @@ pub(crate) fn can_be_moved(balancer: &SeenBalancer, target: &WantedBalancer<'_>)
         && header.vip.port.is_none()
         && header.vip.additional_addresses.is_empty()
         && *header.placement.project == balancer.project
+}
+
+/// Returns what a load balancer has otherwise than it is wanted of that which it keeps for its life: its name for people, what is wanted,
+/// and what was seen.
+pub(crate) fn kept_otherwise<'a>(
+    balancer: &'a SeenBalancer,
+    header: &LoadBalancerHeader,
+) -> impl Iterator<Item = (&'static str, Text, &'a str)> {
+    let SeenBalancer { project, provider, flavor, zone, vip_subnet, vip_address, vip_port, .. } = balancer;
+    let seen = [project, provider, flavor, zone, vip_subnet, vip_address, vip_port];
+    let all = header.kept_for_life().into_iter().zip(seen);
+    all.filter_map(|((what, wanted), seen)| Some((what, wanted.filter(|wanted| **wanted != **seen)?, seen.as_str())))
 }

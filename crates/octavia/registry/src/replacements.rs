@@ -67,6 +67,5 @@ impl ManagedCluster {
 
 /// Whether the only load balancer of an owner may have served. One that never has leaves no gap.
 fn has_served(cell: &Cell) -> bool {
-    let [balancer] = cell.actor.seen().balancers.as_slice() else { return false };
-    !matches!(balancer.operating.as_str(), "OFFLINE" | "")
+    matches!(cell.actor.seen().balancers.as_slice(), [only] if only.has_served())
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use gimbal_octavia_sim::Dice;
-use gimbal_testkit::San;
 use gimbal_testkit::cluster::Refused;
-use gimbal_tests::{INGRESSES, NAMESPACE, WayBack, ingress_path};
+use gimbal_tests::{INGRESSES, WayBack, ingress_path};
 use serde_json::{Value, json};
 
 use super::picked;
@@ -84,12 +83,7 @@ pub async fn make_secrets(stage: &WayBack) {
 /// Puts another certificate into a Secret.
 async fn renew(stage: &WayBack, dice: &mut Dice) -> &'static str {
     let (secret, names) = dice.pick(&SECRETS);
-    let names: Vec<San<'_>> = names.iter().map(|name| San::Dns(name)).collect();
-    let pair = stage.programs.pki.issue(secret, &names).unwrap();
-    let text = |path| std::fs::read_to_string(path).unwrap();
-    let content = json!({"stringData": {"tls.crt": text(&pair.cert), "tls.key": text(&pair.key)}});
-    let path = format!("/api/v1/namespaces/{NAMESPACE}/secrets/{secret}");
-    stage.cluster.admin().patch(&path, &content).await.unwrap();
+    stage.renew_certificate(secret, names).await.unwrap();
     "certificate renewed"
 }
 

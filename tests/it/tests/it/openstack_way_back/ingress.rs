@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{Options, Reply, Steer};
-use gimbal_testkit::{San, fingerprint};
-use gimbal_tests::{INGRESSES, ROUTERS, WayBack, ingress_path, metric};
+use gimbal_tests::{INGRESSES, ROUTERS, SECRETS, WayBack, ingress_path, metric};
 use serde_json::{Value, json};
 
 use super::rebuilt::many_routes_at_once;
@@ -274,25 +273,7 @@ pub(super) fn rule(host: &str, paths: &[(&str, &str, &str)]) -> Value {
     json!({"host": host, "http": {"paths": paths}})
 }
 
-const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
 const SECURE: &str = "secure.example.com";
-
-/// Puts a new certificate into the Secret. Returns its fingerprint.
-async fn certificate(stage: &WayBack, turn: u32) -> String {
-    let pair = stage.programs.pki.issue(&format!("secure-{turn}"), &[San::Dns(SECURE)]).unwrap();
-    let text = |path| std::fs::read_to_string(path).unwrap();
-    let secret = json!({
-        "metadata": {"name": "secure"},
-        "type": "kubernetes.io/tls",
-        "stringData": {"tls.crt": text(&pair.cert), "tls.key": text(&pair.key)},
-    });
-    let admin = stage.cluster.admin();
-    match turn {
-        1 => admin.post(SECRETS, &secret).await.map(drop).unwrap(),
-        _ => admin.patch(&format!("{SECRETS}/secure"), &secret).await.map(drop).unwrap(),
-    }
-    fingerprint(&pair.cert).unwrap()
-}
 
 async fn until_secure(stage: &WayBack, router: &str, certificate: &str) {
     until(stage, "HTTPS is served with the certificate of the Secret", async || {
@@ -306,7 +287,7 @@ async fn until_secure(stage: &WayBack, router: &str, certificate: &str) {
 
 /// From the Secret in the cluster to the client of the load balancer, and back to where nothing of it is left.
 async fn a_certificate_is_served_renewed_and_removed(stage: &WayBack, router: &str) {
-    let first = certificate(stage, 1).await;
+    let first = stage.make_certificate("secure", &[SECURE]).await.unwrap();
     let ingress = json!({
         "metadata": {"name": "secure", "annotations": {"kuryr.openstack.org/redirect-http": "true"}},
         "spec": {
@@ -325,7 +306,7 @@ async fn a_certificate_is_served_renewed_and_removed(stage: &WayBack, router: &s
     .await;
     assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1", "the others are as they were");
 
-    let second = certificate(stage, 2).await;
+    let second = stage.renew_certificate("secure", &[SECURE]).await.unwrap();
     until_secure(stage, router, &second).await;
     let stored = async || {
         let rows = stage.cloud.sql("select name from barbican.secrets where deleted = 0").await?;

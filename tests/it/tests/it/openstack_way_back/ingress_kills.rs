@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use gimbal_testkit::openstack::{Options, Service};
-use gimbal_testkit::{San, fingerprint};
-use gimbal_tests::{INGRESSES, NAMESPACE, WayBack, ingress_path};
+use gimbal_tests::{INGRESSES, SECRETS, WayBack, ingress_path};
 use serde_json::{Value, json};
 
 use super::ingress::until;
@@ -74,7 +73,7 @@ fn ingress(host: &str, service: &str) -> Value {
 /// Returns how often somebody was killed.
 async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String]) -> usize {
     let mut steps = Steps::begin(stage, who, &CONTROLLER, &STEPS).await;
-    let (secret, path) = (format!("/api/v1/namespaces/{NAMESPACE}/secrets/{KILLED}"), format!("{INGRESSES}/{KILLED}"));
+    let (secret, path) = (format!("{SECRETS}/{KILLED}"), format!("{INGRESSES}/{KILLED}"));
     let first = stage.make_certificate(KILLED, &[KILLED]).await.unwrap();
     stage.cluster.admin().post(INGRESSES, &ingress(KILLED, KILLED)).await.unwrap();
     let served = async |stage: &WayBack, service: &str, certificate: &str| {
@@ -89,12 +88,8 @@ async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String
     };
     steps.until(stage, "it is served", async |stage| served(stage, KILLED, &first).await).await;
     // Another certificate, and another Service.
-    let pair = stage.programs.pki.issue("renewed", &[San::Dns(KILLED)]).unwrap();
-    let text = |path| std::fs::read_to_string(path).unwrap();
-    let content = json!({"stringData": {"tls.crt": text(&pair.cert), "tls.key": text(&pair.key)}});
-    stage.cluster.admin().patch(&secret, &content).await.unwrap();
+    let second = stage.renew_certificate(KILLED, &[KILLED]).await.unwrap();
     stage.cluster.admin().patch(&path, &json!({"spec": ingress(KILLED, OTHER)["spec"]})).await.unwrap();
-    let second = fingerprint(&pair.cert).unwrap();
     steps.until(stage, "it is changed", async |stage| served(stage, OTHER, &second).await).await;
     stage.cluster.admin().delete(&path).await.unwrap();
     let gone = async |stage: &WayBack| {
