@@ -17,6 +17,7 @@ mod flame;
 mod flood;
 mod inspection;
 mod machine;
+mod model_cloud;
 mod plot;
 mod proc;
 mod protobuf;

@@ -7,6 +7,7 @@ mod bulk;
 mod fair;
 mod growth;
 mod kuryr;
+mod large;
 mod latency;
 mod many;
 mod memory;
@@ -43,6 +44,8 @@ pub enum Name {
     Growth,
     /// Services as load balancers, against the bare API of Octavia
     Kuryr,
+    /// Memory for 10,000 load balancers, which a model of Octavia has
+    Large,
     /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
     Profile,
 }
@@ -82,6 +85,7 @@ impl Name {
             Self::Memory => memory::run(context).await,
             Self::Growth => growth::run(context).await,
             Self::Kuryr => kuryr::run(context).await,
+            Self::Large => large::run(context).await,
             Self::Profile => profile::run(context).await,
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::cloud::CloudModel;
 use crate::http::{ApiRefusal, SimRequest, SimResponse};
-use crate::schema::ApiKind;
+use crate::schema::{ApiKind, Fields};
 
 /// The longest page: `pagination_max_limit`.
 const LONGEST_PAGE: usize = 1000;
@@ -15,7 +15,16 @@ impl CloudModel {
     }
 
     pub(crate) fn list(&self, kind: ApiKind, request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
-        let rows = self.store.all(kind).map(|(id, object)| (id, self.store.row(id, object)));
+        // Most lists are of what one owner has, and rows are dear to make.
+        let tags = request.parameter("tags").unwrap_or_default();
+        let has = |fields: &Fields, tag: &str| {
+            fields.get("tags").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == tag))
+        };
+        let tagged = self
+            .store
+            .all(kind)
+            .filter(|(_, object)| tags.is_empty() || tags.split(',').all(|tag| has(&object.fields, tag)));
+        let rows = tagged.map(|(id, object)| (id, self.store.row(id, object)));
         self.page(kind, rows, request)
     }
 

@@ -140,7 +140,7 @@ impl Network {
             |key: &'_ String| query.iter().filter(|(one, _)| one == key).map(|(_, value)| value).collect::<Vec<_>>();
         let fits = |row: &&NeutronRow| {
             request.query.iter().all(|(key, _)| match key.as_str() {
-                "fields" | "limit" => true,
+                "fields" | "limit" | "marker" => true,
                 "tags" => values(key).iter().flat_map(|value| value.split(',')).all(|tag| has_tag(row, tag)),
                 "fixed_ips" => values(key).iter().all(|value| has_address(row, value)),
                 _ => {
@@ -149,8 +149,17 @@ impl Network {
                 }
             })
         };
-        let rows: Vec<Value> = self.all(collection).filter(fits).cloned().map(Value::Object).collect();
-        SimResponse::ok(200, json!({collection: rows}))
+        let is_after = |row: &&NeutronRow| {
+            request.parameter("marker").is_none_or(|marker| row["id"].as_str().is_some_and(|id| id > marker))
+        };
+        let limit = request.parameter("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
+        let rows = self.all(collection).filter(fits).filter(is_after).take(limit);
+        let page: Vec<Value> = rows.cloned().map(Value::Object).collect();
+        let links = match page.last().filter(|_| page.len() == limit) {
+            Some(last) => json!([{"rel": "next", "href": format!("/v2.0/{collection}?marker={}", last["id"])}]),
+            None => json!([]),
+        };
+        SimResponse::ok(200, json!({collection: page, format!("{collection}_links"): links}))
     }
 
     pub(crate) fn has_group(&self, id: &str) -> bool {

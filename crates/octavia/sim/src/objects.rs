@@ -1,6 +1,6 @@
 //! Octavia's objects, who belongs to whom, and the lock of a load balancer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -75,6 +75,8 @@ impl ApiObject {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObjectTree {
     objects: BTreeMap<String, ApiObject>,
+    /// The IDs of each kind: a list of load balancers does not look at a hundred thousand members.
+    kinds: BTreeMap<ApiKind, BTreeSet<String>>,
     children: BTreeMap<String, Vec<String>>,
     made: u64,
 }
@@ -90,6 +92,7 @@ impl ObjectTree {
         if let Some(parent) = &object.parent {
             self.children.entry(parent.clone()).or_default().push(id.to_owned());
         }
+        self.kinds.entry(object.kind).or_default().insert(id.to_owned());
         self.objects.insert(id.to_owned(), object);
     }
 
@@ -99,6 +102,9 @@ impl ObjectTree {
             self.remove(&child);
         }
         let Some(gone) = self.objects.remove(id) else { return };
+        if let Some(ids) = self.kinds.get_mut(&gone.kind) {
+            ids.remove(id);
+        }
         let Some(parent) = gone.parent else { return };
         if let Some(siblings) = self.children.get_mut(&parent) {
             siblings.retain(|one| one != id);
@@ -128,7 +134,8 @@ impl ObjectTree {
     }
 
     pub(crate) fn all(&self, kind: ApiKind) -> impl Iterator<Item = (&str, &ApiObject)> {
-        self.objects.iter().filter(move |(_, object)| object.kind == kind).map(|(id, object)| (id.as_str(), object))
+        let ids = self.kinds.get(&kind).into_iter().flatten();
+        ids.filter_map(|id| Some((id.as_str(), self.objects.get(id)?)))
     }
 
     pub(crate) fn below(&self, parent: &str, kind: ApiKind) -> impl Iterator<Item = (&str, &ApiObject)> {

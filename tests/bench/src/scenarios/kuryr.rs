@@ -37,12 +37,12 @@ pub enum Row {
     Crowd,
     /// 100 changes of one Service's slice in a second, and a change at a time
     Storm,
-    /// Many load balancers: a minute in which nothing changes, both programs started again, memory
-    Quiet,
     /// How long a creation goes on whose client is gone
     Lost,
     /// 50 Ingresses of four paths at once, single changes beside them, a minute in which nothing changes
     Ingresses,
+    /// Many load balancers: a minute in which nothing changes, both programs started again, memory
+    Quiet,
 }
 
 impl Row {

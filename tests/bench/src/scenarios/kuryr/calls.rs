@@ -15,6 +15,8 @@ pub struct Calls {
     pub reads: Vec<String>,
     /// Lists of everything that the cluster has.
     pub polls: Vec<String>,
+    /// Their second pages and the later ones.
+    pub pages: Vec<String>,
     /// Subnets, quotas, roles: what the cloud is like.
     pub cloud: Vec<String>,
 }
@@ -58,16 +60,20 @@ impl Calls {
             "loadbalancers" | "listeners" | "pools" | "l7policies"
                 if !asks("k8s-svc-uid") && !asks("provisioning_status") && !asks("loadbalancer_id=") =>
             {
-                &mut self.polls
+                self.polled(call)
             }
-            "floatingips" if !asks("description=") && !asks("port_id=") && !asks("address=") => &mut self.polls,
-            "ports" if asks("device_id=") => &mut self.polls,
+            "floatingips" if !asks("description=") && !asks("port_id=") && !asks("address=") => self.polled(call),
+            "ports" if asks("device_id=") => self.polled(call),
             _ if ["subnets", "networks", "quotas", "roles"].iter().any(|kind| call.path.contains(kind)) => {
                 &mut self.cloud
             }
             "" | "v2" => &mut self.cloud,
             _ => &mut self.reads,
         }
+    }
+
+    fn polled(&mut self, call: &Call) -> &mut Vec<String> {
+        if call.query.contains("marker=") { &mut self.pages } else { &mut self.polls }
     }
 }
 
@@ -116,6 +122,7 @@ mod tests {
             calls.kind(&call(method, path, query)).push(String::new());
             [calls.changes.len(), calls.reads.len(), calls.polls.len(), calls.cloud.len()]
         };
+        assert_eq!(kind("GET", "/v2/lbaas/pools", "tags=k8s-cluster%3A1&project_id=2&marker=3"), [0, 0, 0, 0]);
         assert_eq!(kind("GET", "/v2/lbaas/loadbalancers", "tags=k8s-cluster%3A1&project_id=2"), [0, 0, 1, 0]);
         assert_eq!(kind("GET", "/v2/lbaas/loadbalancers", "tags=k8s-cluster%3A1%2Ck8s-svc-uid%3A3"), [0, 1, 0, 0]);
         assert_eq!(kind("GET", "/v2/lbaas/loadbalancers", "tags=k&provisioning_status=PENDING_CREATE"), [0, 1, 0, 0]);
