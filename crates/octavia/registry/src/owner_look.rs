@@ -491,5 +491,5 @@ pub(crate) fn one(service: ApiService, resource: &'static str, path: String) -> 
 
 pub(crate) fn ids(references: &Value) -> Vec<String> {
     let all = references.as_array().map(Vec::as_slice).unwrap_or_default();
-    all.iter().filter_map(|one| one["id"].as_str().map(str::to_owned)).collect()
+    all.iter().filter_map(|one| one.as_str().or_else(|| one["id"].as_str()).map(str::to_owned)).collect()
 }

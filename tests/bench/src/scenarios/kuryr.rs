@@ -39,7 +39,7 @@ pub enum Row {
     Storm,
     /// How long a creation goes on whose client is gone
     Lost,
-    /// 50 Ingresses of four paths at once, single changes beside them, a minute in which nothing changes
+    /// 10 Ingresses of four paths at once, single changes beside them, a minute in which nothing changes
     Ingresses,
     /// Many load balancers: a minute in which nothing changes, both programs started again, memory
     Quiet,
