@@ -133,7 +133,7 @@ impl Actor {
         self.memory.blocked(now).map(|(part, block)| match part {
             PlanPart::Port(id) => (*id, block),
             PlanPart::Ranges(id) | PlanPart::Closing(id) => (Some(*id), block),
-            PlanPart::Members(pool) | PlanPart::NewMembers(pool) | PlanPart::Monitor(pool) => (pool.listener(), block),
+            PlanPart::NewMembers(pool) | PlanPart::Monitor(pool) => (pool.listener(), block),
             PlanPart::Balancer
             | PlanPart::Successor
             | PlanPart::FloatingIp

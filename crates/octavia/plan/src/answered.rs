@@ -173,7 +173,8 @@ impl Actor {
     /// Returns the part that a change is about where it is refused for long: that does not stop the other members.
     fn refused_part(&self, change: &CloudChange) -> PlanPart {
         match self.part_of(change) {
-            PlanPart::Members(id) if self.adds_members(change) => PlanPart::NewMembers(id),
+            PlanPart::Port(Some(id)) if self.adds_members(change) => PlanPart::NewMembers(id.into()),
+            PlanPart::Pool(id) if self.adds_members(change) => PlanPart::NewMembers(PoolId::Service(id)),
             part => part,
         }
     }
@@ -374,21 +375,18 @@ impl Actor {
             CloudChange::DeletePolicy { id } => PlanPart::Removal(id.clone()),
             CloudChange::DeletePool { id } if self.service_pool(id).is_some() => PlanPart::Removal(id.clone()),
             _ => {
-                use CloudChange::{
-                    CreateMember, CreateMonitor, DeleteMember, DeleteMonitor, SetMembers, UpdateMember, UpdateMonitor,
-                };
-                let of_pool = match change {
-                    CreateMonitor { .. } | UpdateMonitor { .. } | DeleteMonitor { .. } => PlanPart::Monitor,
-                    SetMembers { .. } | CreateMember { .. } | UpdateMember { .. } | DeleteMember { .. } => {
-                        PlanPart::Members
-                    }
-                    _ => |id: PoolId| PlanPart::of_pool(&id),
-                };
+                use CloudChange::{CreateMonitor, DeleteMonitor, UpdateMonitor};
+                let is_monitor = matches!(change, CreateMonitor { .. } | UpdateMonitor { .. } | DeleteMonitor { .. });
                 if let Some(service) = change.about().and_then(|id| self.service_pool(id)) {
-                    return of_pool(PoolId::Service(service));
+                    return if is_monitor {
+                        PlanPart::Monitor(PoolId::Service(service))
+                    } else {
+                        PlanPart::Pool(service)
+                    };
                 }
                 let port = change.about().and_then(|id| self.port_at(id).or_else(|| self.port_tagged(id)));
                 match (change, port) {
+                    (_, Some(id)) if is_monitor => PlanPart::Monitor(id.into()),
                     (CloudChange::UpdateListener { fields, .. }, Some(id)) if fields.get("allowed_cidrs").is_some() => {
                         PlanPart::Ranges(id)
                     }
@@ -398,8 +396,7 @@ impl Actor {
                     (CloudChange::DeleteListener { id } | CloudChange::DeletePool { id }, None) => {
                         PlanPart::Removal(id.clone())
                     }
-                    (_, Some(id)) => of_pool(id.into()),
-                    (_, None) => PlanPart::Port(None),
+                    (_, port) => PlanPart::Port(port),
                 }
             }
         }

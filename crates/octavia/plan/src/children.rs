@@ -14,7 +14,7 @@ use crate::mark::{KEEP, tag_of_pool};
 use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
 use crate::ranges::{covers, may_open};
-use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
+use crate::seen::{Provisioning, SeenBalancer, SeenListener};
 use crate::step::BalancerStep;
 use crate::target::{WantedBalancer, WantedListener};
 
@@ -42,20 +42,30 @@ impl Actor {
             return Some(step);
         }
         // Members change more often than all else, and whoever waits for one waits for traffic.
-        let follow = |(id, pool): (PoolId, Option<&SeenPool>)| {
-            let step =
-                self.members_step(pool?, &target.members(&id), &target.abilities, self.member_changes(&id, now))?;
+        let ids = target.pool_ids(&wanted);
+        let of_served = |id: &PoolId| {
+            let pool = pools.of_wanted(balancer, &target.pool(id)?).filter(|pool| match id {
+                PoolId::Listener(id) => {
+                    let listener = self.managed_listener(target, balancer, *id);
+                    listener.is_some_and(|listener| listener.default_pool.as_ref() == Some(&pool.id))
+                }
+                PoolId::Service(_) => pools.is_used(&pool.id),
+            })?;
+            let step = self.members_step(pool, &target.members(id), &target.abilities, self.member_changes(id, now))?;
             self.unless_blocked(step, now)
         };
-        let served = target.pool_ids(&wanted).into_iter().map(|id| {
-            let pool = match &id {
-                PoolId::Listener(id) => self.served_pool(target, (balancer, &pools), *id, now),
-                PoolId::Service(_) => target.pool(&id).and_then(|wanted| pools.of_wanted(balancer, &wanted)),
-            };
-            (id, pool.filter(|pool| pools.is_used(&pool.id)))
-        });
-        let of_left = left.iter().map(|(id, listener)| ((*id).into(), self.own_pool(balancer, listener, *id)));
-        if let Some(step) = members_first(served.chain(of_left).filter_map(follow)) {
+        let of_left = |(id, listener): &(ListenerId, &SeenListener)| {
+            let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
+            let id = PoolId::from(*id);
+            // The pool of another port has the members of that.
+            let ours = self.mark.is_on(&pool.tags)
+                && pool.tags.contains(&tag_of_pool(&id))
+                && pool.provisioning != Provisioning::Error;
+            let may = self.member_changes(&id, now);
+            let step = self.members_step(pool, &target.members(&id), &target.abilities, may).filter(|_| ours)?;
+            self.unless_blocked(step, now)
+        };
+        if let Some(step) = members_first(ids.iter().filter_map(of_served).chain(left.iter().filter_map(of_left))) {
             return Some(step);
         }
         let next = |id: &ListenerId| {
@@ -70,43 +80,6 @@ impl Actor {
         let served = wanted.iter().filter_map(|id| listener_at(balancer, *id));
         let kept = served.chain(left.iter().map(|(_, listener)| *listener)).map(|one| one.id.as_str()).collect();
         made.or_else(|| self.unless_blocked(self.surplus((balancer, &pools), (&wanted, &kept), target, now)?, now))
-    }
-
-    /// Returns the pool that serves a port: the wanted one; or the one before it, where nothing can be done for now to put the wanted
-    /// one in its place.
-    fn served_pool<'a>(
-        &self,
-        target: &WantedBalancer<'_>,
-        (balancer, pools): (&'a SeenBalancer, &PoolsByTag<'a>),
-        id: ListenerId,
-        now: Duration,
-    ) -> Option<&'a SeenPool> {
-        let listener = listener_at(balancer, id)?;
-        if self.managed_listener(target, balancer, id).is_some()
-            && let Some(pool) = pools.of_wanted(balancer, &target.pool(&id.into())?)
-            && listener.default_pool.as_ref() == Some(&pool.id)
-        {
-            return Some(pool);
-        }
-        // Members that are made for another protocol do not come to a pool that is about to be left.
-        let step = self.port_step(target, (balancer, pools), id, now);
-        let is_stuck = step.and_then(|step| self.unless_blocked(step, now)).is_none();
-        self.own_pool(balancer, listener, id).filter(|_| is_stuck)
-    }
-
-    /// Returns the pool that a listener of ours leads to, if it was made for that port. The pool of another port has the members of that.
-    fn own_pool<'a>(
-        &self,
-        balancer: &'a SeenBalancer,
-        listener: &SeenListener,
-        id: ListenerId,
-    ) -> Option<&'a SeenPool> {
-        let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
-        let ours = self.mark.is_on(&listener.tags)
-            && self.mark.is_on(&pool.tags)
-            && pool.tags.contains(&tag_of_pool(&id.into()))
-            && pool.provisioning != Provisioning::Error;
-        ours.then_some(pool)
     }
 
     /// Returns listeners of ours at ports that the provider refuses as they are wanted. They go on as they are, and only their
@@ -153,11 +126,6 @@ impl Actor {
             body["default_pool_id"] = json!(pool.id);
             return Some(BalancerStep::Change(CloudChange::CreateListener { body }));
         };
-        let takes_over = seen.protocol != listener.protocol || seen.default_pool.as_ref() != Some(&pool.id);
-        if takes_over && !self.may_add(&wanted_pool.id, now) && serves(balancer, seen) {
-            // A pool that lacks its members does not take the place of one that has them.
-            return self.loosened(seen, target, id);
-        }
         if let Some(change) = self.listener_change(seen, &listener, Some(&pool.id), target, now) {
             return Some(BalancerStep::Change(change));
         }
@@ -262,12 +230,6 @@ pub(crate) fn members_first(steps: impl Iterator<Item = BalancerStep>) -> Option
         removal.get_or_insert(step);
     }
     removal
-}
-
-/// Whether a listener leads to a pool with members that take connections.
-fn serves(balancer: &SeenBalancer, listener: &SeenListener) -> bool {
-    let pool = balancer.pools.iter().find(|one| Some(&one.id) == listener.default_pool.as_ref());
-    pool.is_some_and(|one| one.provisioning != Provisioning::Error && one.members.iter().any(|one| one.weight > 0))
 }
 
 /// Returns the listener that has a port.

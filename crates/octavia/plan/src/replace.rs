@@ -26,10 +26,8 @@ fn would_be_missing(part: &PlanPart, current: &SeenBalancer) -> bool {
         PlanPart::Port(_) | PlanPart::Ranges(_) | PlanPart::Closing(_) => true,
         PlanPart::Policy(identity) => policies().any(|one| one.identity() == *identity),
         PlanPart::Pool(id) => leads_to(current, &PoolId::Service(id.clone())),
-        PlanPart::Members(id @ PoolId::Service(_)) | PlanPart::NewMembers(id @ PoolId::Service(_)) => {
-            leads_to(current, id)
-        }
-        PlanPart::Members(PoolId::Listener(_)) | PlanPart::NewMembers(PoolId::Listener(_)) => true,
+        PlanPart::NewMembers(id @ PoolId::Service(_)) => leads_to(current, id),
+        PlanPart::NewMembers(PoolId::Listener(_)) => true,
         PlanPart::Monitor(id) => {
             let tag = tag_of_pool(id);
             current.pools.iter().any(|one| one.monitor.is_some() && one.tags.contains(&tag))

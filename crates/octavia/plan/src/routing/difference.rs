@@ -147,9 +147,7 @@ impl Actor {
             RouteTarget::Pool(id) => Some(PoolId::Service(id.clone())),
             RouteTarget::Redirect(_) => None,
         };
-        let of_pool = pool
-            .iter()
-            .flat_map(|id| [PlanPart::of_pool(id), PlanPart::Members(id.clone()), PlanPart::NewMembers(id.clone())]);
+        let of_pool = pool.iter().flat_map(|id| [PlanPart::of_pool(id), PlanPart::NewMembers(id.clone())]);
         let mut parts = std::iter::once(PlanPart::Policy(policy.identity())).chain(of_pool).chain([PlanPart::Balancer]);
         let block = parts.find_map(|part| self.memory.block_of(&part, now).cloned());
         let is_there = self.balancer().is_some_and(|one| listener_at(one, listener).is_some());

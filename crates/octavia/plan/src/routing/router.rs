@@ -222,8 +222,7 @@ impl Actor {
     /// Returns when a policy comes whose pool cannot be led to yet.
     fn way_of_missing(&self, part: &PlanPart, pool: &Text, now: Duration) -> PolicyWay {
         let pool = PoolId::Service(pool.clone());
-        let parts =
-            [part.clone(), PlanPart::of_pool(&pool), PlanPart::Members(pool.clone()), PlanPart::NewMembers(pool)];
+        let parts = [part.clone(), PlanPart::of_pool(&pool), PlanPart::NewMembers(pool)];
         let ways: Vec<PolicyWay> = parts.iter().filter_map(|part| self.unless_part_blocked(part, now)).collect();
         let is_spent = matches!(self.memory.next_repair(&parts[1], self.budget, now), RepairTime::Spent(_));
         match ways {

@@ -36,7 +36,7 @@ impl SameParts {
             let id = PoolId::Service(pool.id.clone());
             parts.extend([PlanPart::of_pool(&id), PlanPart::Monitor(id.clone())]);
             if has_same_members(before, now, &id) {
-                parts.extend([PlanPart::Members(id.clone()), PlanPart::NewMembers(id)]);
+                parts.insert(PlanPart::NewMembers(id));
             }
         }
         Some(Self(parts))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block};
 use gimbal_octavia_sim::ProjectQuota;
 
 use crate::executor::World;
@@ -80,43 +80,4 @@ fn the_last_one_stays_until_another_can_come() {
         world.advance(Duration::from_secs(301));
         made(&wish, &mut world);
     }
-}
-
-/// The pool of another protocol has no room; or it has, and its members have not.
-#[test]
-fn members_of_a_pool_that_cannot_be_replaced_follow() {
-    for room in [
-        ProjectQuota { pools: Some(1), ..ProjectQuota::default() },
-        ProjectQuota { members: Some(3), ..ProjectQuota::default() },
-    ] {
-        for ask in [|wish: &mut Wish| wish.proxy = true, |wish: &mut Wish| wish.http = true] {
-            let (mut wish, mut world) = world(|_| {});
-            made(&wish, &mut world);
-            world.cloud.set_quota("p1", room);
-            ask(&mut wish);
-            let step = change(&mut world, &mut wish, &[(1, 80, 1), (2, 80, 1), (3, 80, 0)]);
-            assert!(matches!(step, BalancerStep::Blocked(Block::Quota(_))), "{step:?}");
-            assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "{room:?}");
-            // Its addresses go as well.
-            change(&mut world, &mut wish, &[(1, 80, 1), (2, 80, 1)]);
-            assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards(), "{room:?}");
-            world.cloud.set_quota("p1", ProjectQuota::default());
-            world.advance(Duration::from_secs(301));
-            made(&wish, &mut world);
-        }
-    }
-}
-
-/// As long as nothing is refused, a pool that is about to be left stays as it is: its members may not speak what the next ones speak.
-#[test]
-fn members_come_to_the_pool_of_their_protocol_only() {
-    let (mut wish, mut world) = world(|_| {});
-    made(&wish, &mut world);
-    let before = world.actor.balancer().unwrap().pools.iter().map(|pool| pool.id.clone()).collect::<Vec<_>>();
-    wish.proxy = true;
-    change(&mut world, &mut wish, &[(4, 80, 1)]);
-    made(&wish, &mut world);
-    let to_the_old_one =
-        |change: &&CloudChange| matches!(change, CloudChange::SetMembers { pool, .. } if before.contains(pool));
-    assert_eq!(world.sent.iter().filter(to_the_old_one).count(), 0, "{:#?}", world.sent);
 }
