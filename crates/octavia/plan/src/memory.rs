@@ -64,8 +64,6 @@ pub(crate) enum PlanPart {
     Pool(Text),
     /// A policy, by its identity.
     Policy(String),
-    /// The members of a pool. They change whatever is in the way of everything else about it.
-    Members(PoolId),
     /// Members that a pool has not yet.
     NewMembers(PoolId),
     /// The monitor of a pool.

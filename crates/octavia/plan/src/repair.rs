@@ -155,7 +155,7 @@ impl Actor {
             _ if !repairs => None,
             PlanPart::Ranges(id) => Some(PlanPart::Port(Some(id))),
             PlanPart::Removal(_) => Some(PlanPart::Balancer),
-            PlanPart::Monitor(id) | PlanPart::Members(id) => Some(PlanPart::of_pool(&id)),
+            PlanPart::Monitor(id) => Some(PlanPart::of_pool(&id)),
             part => Some(part),
         }
     }
