@@ -77,13 +77,15 @@ impl Calls {
     }
 }
 
-/// Waits until the writer has made no call for load balancers for a while, and returns the calls since the marks.
+/// Waits until the writer has made no call for load balancers for a while, nor read a list, and returns the calls since the marks.
 pub async fn at_rest(stage: &WayBack, marks: [usize; 2], rest: Duration) -> anyhow::Result<Calls> {
+    // Of many load balancers a list has pages, and takes longer than the rest.
+    let all = |calls: &Calls| calls.counted() + calls.polls.len() + calls.pages.len();
     loop {
-        let before = Calls::since(stage, marks)?.counted();
+        let before = all(&Calls::since(stage, marks)?);
         tokio::time::sleep(rest).await;
         let calls = Calls::since(stage, marks)?;
-        if calls.counted() == before {
+        if all(&calls) == before {
             return Ok(calls);
         }
     }
