@@ -1,5 +1,6 @@
 //! What an accepted change makes of what was seen.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -183,19 +184,18 @@ impl Actor {
 
     fn set_members(&mut self, id: &str, members: &[Value], additive: bool) {
         let Some(pool) = self.pool_mut(id) else { return };
-        let mut before = std::mem::take(&mut pool.members);
+        let all = std::mem::take(&mut pool.members).into_iter();
+        let mut before: BTreeMap<_, _> = all.map(|one| ((one.address.clone(), one.port), one)).collect();
         for body in members {
             let mut member = SeenMember::read(body);
-            let same = |one: &SeenMember| one.address == member.address && one.port == member.port;
-            if let Some(at) = before.iter().position(same) {
-                let known = before.swap_remove(at);
+            if let Some(known) = before.remove(&(member.address.clone(), member.port)) {
                 member = SeenMember { id: known.id, subnet: member.subnet.or(known.subnet), ..member };
             }
             pool.members.push(member);
         }
         let frees = !additive && !before.is_empty();
         if additive {
-            pool.members.append(&mut before);
+            pool.members.extend(before.into_values());
         }
         if pool.members.iter().any(|member| member.id.is_empty()) {
             self.memory.unread.insert(id.to_owned());

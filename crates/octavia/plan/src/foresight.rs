@@ -1,6 +1,7 @@
 //! The changes that would follow, for people who want to see them before they are made: a copy of the actor takes each as if the
 //! services had accepted it.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
@@ -88,15 +89,15 @@ impl Actor {
         let mut pools = self.seen.balancers.iter().flat_map(|one| &one.pools);
         let seen = pools.find(|one| one.id == *pool).map(|one| one.members.as_slice()).unwrap_or_default();
         let wanted: Vec<SeenMember> = members.iter().map(SeenMember::read).collect();
-        let is_at = |one: &SeenMember, other: &SeenMember| one.address == other.address && one.port == other.port;
+        let (seen_places, wanted_places) = (by_place(seen), by_place(&wanted));
         let line =
             |sign: char, one: &SeenMember| format!("{sign} {}, weight {}", place(&one.address, one.port), one.weight);
-        let set = wanted.iter().filter_map(|one| match seen.iter().find(|seen| is_at(seen, one)) {
+        let set = wanted.iter().filter_map(|one| match seen_places.get(&place_of(one)) {
             None => Some(line('+', one)),
             Some(seen) if seen.weight == one.weight && seen.name == one.name => None,
             Some(_) => Some(line('~', one)),
         });
-        let goes = |one: &&SeenMember| !additive && !wanted.iter().any(|wanted| is_at(wanted, one));
+        let goes = |one: &&SeenMember| !additive && !wanted_places.contains_key(&place_of(one));
         set.chain(seen.iter().filter(goes).map(|one| line('-', one))).collect()
     }
 
@@ -322,4 +323,13 @@ fn merge(row: &mut Value, fields: &Value) {
     for (key, value) in fields.as_object().into_iter().flatten() {
         row[key.as_str()] = value.clone();
     }
+}
+
+fn place_of(member: &SeenMember) -> (&str, u16) {
+    (&member.address, member.port)
+}
+
+/// Returns members by where they are; of several at one place the first counts.
+fn by_place(members: &[SeenMember]) -> HashMap<(&str, u16), &SeenMember> {
+    members.iter().rev().map(|one| (place_of(one), one)).collect()
 }

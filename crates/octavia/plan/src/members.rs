@@ -1,5 +1,6 @@
 //! The members of one pool: the fewest requests that make them as they are wanted.
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
@@ -41,8 +42,10 @@ impl Actor {
         let tags = member_tags(&self.mark, &self.resource_tags);
         let untagged =
             |seen: &SeenMember| self.resource_tags.iter().any(|tag| !seen.tags.iter().any(|one| **tag == **one));
-        let find = |one: &WantedMember| pool.members.iter().find(|seen| is_at(seen, one));
+        let places = MembersByPlace::of(pool);
+        let find = |one: &WantedMember| places.find(one);
         let wanted: Vec<&WantedMember> = wanted.iter().filter(|one| add || find(one).is_some()).collect();
+        let wanted_places: HashSet<_> = wanted.iter().map(|one| MemberPlace::of(&one.address, one.port)).collect();
         let broken = |seen: &SeenMember| repair && seen.provisioning == Provisioning::Error;
         let changed: Vec<&WantedMember> = wanted
             .iter()
@@ -52,7 +55,7 @@ impl Actor {
         let (mut removed, mut kept): (Vec<&SeenMember>, Vec<&SeenMember>) = pool
             .members
             .iter()
-            .filter(|seen| !wanted.iter().any(|one| is_at(seen, one)))
+            .filter(|seen| !wanted_places.contains(&MemberPlace::of(&seen.address, seen.port)))
             .partition(|seen| self.may_go(pool, seen));
         let serves = wanted.iter().any(|one| one.weight > 0) || kept.iter().any(|seen| seen.weight > 0);
         if !add
@@ -110,8 +113,11 @@ impl Actor {
             CloudChange::SetMembers { pool, members, .. } => {
                 let mut pools = self.seen.balancers.iter().flat_map(|one| &one.pools);
                 let known = pools.find(|one| one.id == *pool).map(|one| one.members.as_slice()).unwrap_or_default();
+                let known: HashSet<(&str, u64)> =
+                    known.iter().map(|seen| (seen.address.as_str(), seen.port.into())).collect();
                 let is_new = |body: &Value| {
-                    !known.iter().any(|seen| body["address"] == seen.address && body["protocol_port"] == seen.port)
+                    let place = body["address"].as_str().zip(body["protocol_port"].as_u64());
+                    place.is_none_or(|place| !known.contains(&place))
                 };
                 members.iter().any(is_new)
             }
@@ -126,11 +132,33 @@ impl Actor {
     }
 }
 
-/// Addresses are compared as addresses: Octavia keeps them as they were written.
-pub(crate) fn is_at(seen: &SeenMember, wanted: &WantedMember) -> bool {
-    let same_text = seen.address == wanted.address;
-    let same = || seen.address.parse::<IpAddr>().is_ok_and(|seen| wanted.address.parse() == Ok(seen));
-    seen.port == wanted.port && (same_text || same())
+/// Where a member is. Addresses are compared as addresses: Octavia keeps them as they were written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum MemberPlace<'a> {
+    Address(IpAddr, u16),
+    Text(&'a str, u16),
+}
+
+impl<'a> MemberPlace<'a> {
+    fn of(address: &'a str, port: u16) -> Self {
+        address.parse().map_or(Self::Text(address, port), |address| Self::Address(address, port))
+    }
+}
+
+/// The members of a pool by where they are. With thousands of them, looking through all for each would take minutes.
+pub(crate) struct MembersByPlace<'a>(HashMap<MemberPlace<'a>, &'a SeenMember>);
+
+impl<'a> MembersByPlace<'a> {
+    pub(crate) fn of(pool: &'a SeenPool) -> Self {
+        // Of several at one place the first counts.
+        let all = pool.members.iter().rev();
+        Self(all.map(|seen| (MemberPlace::of(&seen.address, seen.port), seen)).collect())
+    }
+
+    /// Returns the member that is where a wanted one is to be.
+    pub(crate) fn find(&self, wanted: &WantedMember) -> Option<&'a SeenMember> {
+        self.0.get(&MemberPlace::of(&wanted.address, wanted.port)).copied()
+    }
 }
 
 fn differs(seen: &SeenMember, wanted: &WantedMember) -> bool {

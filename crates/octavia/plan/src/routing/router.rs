@@ -11,7 +11,7 @@ use crate::certificates::terminates;
 use crate::change::CloudChange;
 use crate::children::listener_at;
 use crate::mark::{KEEP, route_tag};
-use crate::members::is_at;
+use crate::members::MembersByPlace;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
 use crate::routing::early::without_redirects;
@@ -242,7 +242,10 @@ impl Actor {
     ) -> Option<&'a SeenPool> {
         let id = PoolId::Service(id.clone());
         let pool = pools.of_wanted(balancer, &target.pool(&id)?)?;
-        let has_all = || target.members(&id).iter().all(|one| pool.members.iter().any(|seen| is_at(seen, one)));
+        let has_all = || {
+            let places = MembersByPlace::of(pool);
+            target.members(&id).iter().all(|one| places.find(one).is_some())
+        };
         (pools.is_used(&pool.id) || has_all()).then_some(pool)
     }
 
