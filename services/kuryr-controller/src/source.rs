@@ -409,7 +409,10 @@ impl Source<Kuryr> for KuryrSource {
                 (true, false) => tracing::warn!(
                     "Ingresses are not served: enable_ingress is not set in the configuration of openstack-writer"
                 ),
-                (false, true) => tracing::info!("Ingresses are not served: --ingress is not set"),
+                (false, true) => tracing::warn!(
+                    "Ingresses are not served, and a writer that starts gets no Service of this cluster: --ingress is not set, but \
+                     enable_ingress is in the configuration of openstack-writer; set both, or neither"
+                ),
                 (true, true) | (false, false) => {}
             }
         }
