@@ -59,8 +59,8 @@ impl<P: Payload> Publisher<P> {
         // The session forgets unknown scopes only when everything is known. So everything is first marked as known,
         // which makes it send a snapshot of what came back, and then what is still unknown is marked.
         let came_back = self.agent.unknown().iter().any(|(scope, _)| !covers(coverage, &scope));
-        let rest_is_known = !is_unknown_as_a_whole(coverage);
-        if *coverage == Coverage::Complete || (rest_is_known && (came_back || !self.agent.is_complete())) {
+        let is_read = has_entries::<P>(coverage);
+        if *coverage == Coverage::Complete || (is_read && (came_back || !self.agent.is_complete())) {
             self.agent.source_complete();
         }
         for (scope, reason) in parts(coverage) {
@@ -73,9 +73,10 @@ impl<P: Payload> Publisher<P> {
         self.published == Coverage::Complete
     }
 
-    /// Returns whether the source was read and its incarnation is known. Some of its namespaces may still be unknown.
+    /// Returns whether the source was read and its incarnation is known, so that a stream can carry entries. Something may
+    /// still be unknown.
     pub(crate) fn is_read(&self) -> bool {
-        !is_unknown_as_a_whole(&self.published) && self.incarnation.is_some()
+        has_entries::<P>(&self.published) && self.incarnation.is_some()
     }
 
     /// Returns the unknown parts, as the session last received them.
@@ -100,8 +101,10 @@ fn scopes(coverage: &Coverage) -> impl Iterator<Item = &Scope> {
     parts(coverage).iter().map(|(scope, _)| scope)
 }
 
-fn is_unknown_as_a_whole(coverage: &Coverage) -> bool {
-    *coverage == Coverage::Nothing || scopes(coverage).any(|scope| *scope == Scope::All)
+/// Returns whether the source has entries to send.
+fn has_entries<P: Payload>(coverage: &Coverage) -> bool {
+    let is_whole = || scopes(coverage).any(|scope| *scope == Scope::All);
+    *coverage != Coverage::Nothing && (P::SENDS_UNKNOWN || !is_whole())
 }
 
 /// Returns whether all of `scope` is unknown.

@@ -410,7 +410,7 @@ impl Source<Kuryr> for KuryrSource {
                     "Ingresses are not served: enable_ingress is not set in the configuration of openstack-writer"
                 ),
                 (false, true) => tracing::warn!(
-                    "Ingresses are not served, and a writer that starts gets no Service of this cluster: --ingress is not set, but \
+                    "Ingresses are not served, and nothing of this cluster counts as an orphan: --ingress is not set, but \
                      enable_ingress is in the configuration of openstack-writer; set both, or neither"
                 ),
                 (true, true) | (false, false) => {}

@@ -87,7 +87,22 @@ macro_rules! watched {
 }
 
 watched!(WatchedObject, of_services: BalancedService, BalancedSlice, Node, KuryrLoadBalancer);
-watched!(RoutedObject, of_ingresses: Ingress, IngressClass, KuryrL7Router, KnownSecret);
+watched!(RoutedObject, of_ingresses: Ingress, IngressClass, KnownSecret);
+
+impl Watched for KuryrL7Router {
+    const WATCHED: KuryrKind = <Self as RoutedObject>::WATCHED;
+
+    fn saw(state: &mut ControllerState, sighting: Sighting<Self>) {
+        match &sighting {
+            Sighting::Set(router) => state.core.router_seen(&router.metadata.meta.uid, true),
+            Sighting::Deleted(router) => state.core.router_seen(&router.metadata.meta.uid, false),
+            Sighting::ListBegan | Sighting::ListDone | Sighting::WentBack | Sighting::Unreadable(_) => {}
+        }
+        if let Some(routers) = &mut state.routers {
+            routers.saw(sighting);
+        }
+    }
+}
 
 /// What is seen of a kind without an object.
 enum ListNews {

@@ -32,6 +32,8 @@ pub struct KuryrController<T> {
     pub(crate) items: BTreeMap<SourceKey, BalancerItem<T>>,
     /// How much has been read of each kind.
     pub(crate) readings: [KindReading; KuryrKind::ALL.len()],
+    /// UIDs of routers, which are owners too, and no Service's.
+    pub(crate) routers: BTreeSet<Text>,
     /// What has changed of the Services, for another controller that uses them; unset while there is none.
     pub(crate) followed: Option<ChangedServices>,
     /// Without what changes all the time and no spec is made from.
@@ -65,6 +67,7 @@ impl<T> KuryrController<T> {
             listed_nodes: BTreeSet::new(),
             items: BTreeMap::new(),
             readings: Default::default(),
+            routers: BTreeSet::new(),
             followed: None,
             facts: None,
             leads: false,
@@ -83,6 +86,16 @@ impl<T> KuryrController<T> {
     /// Takes in an event of a watch, whether this process leads or not.
     pub fn saw<O: WatchedObject>(&mut self, sighting: Sighting<O>) {
         self.take_sighting(sighting);
+    }
+
+    /// Takes note of a KuryrL7Router that is there, or was deleted. What exists for it goes with it alone: a KuryrLoadBalancer
+    /// that names its UID removes nothing.
+    pub fn router_seen(&mut self, uid: &Text, is_there: bool) {
+        if is_there {
+            self.routers.insert(uid.clone());
+        } else {
+            self.routers.remove(uid);
+        }
     }
 
     /// Whether nodes have to be watched: the writer has said that members are nodes. It may change with the facts. While nodes

@@ -172,7 +172,7 @@ impl<T> KuryrController<T> {
     fn fate_elsewhere(&self, key: &SourceKey, owner: &Text) -> OwnerFate {
         let of_service =
             |other: &SourceKey| self.index.service(other).is_some_and(|service| service.metadata.meta.uid == *owner);
-        if self.index.services().any(|other| other != key && of_service(other)) {
+        if self.routers.contains(owner) || self.index.services().any(|other| other != key && of_service(other)) {
             return OwnerFate::Elsewhere;
         }
         let others = || self.items.iter().filter(|(other, _)| *other != key);

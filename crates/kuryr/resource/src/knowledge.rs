@@ -10,7 +10,7 @@ pub enum ClusterKnowledge {
     Waiting(String),
     /// Everything is known.
     Complete,
-    /// Something was known and cannot be read any more. What is offered stays; what is absent means nothing.
+    /// Something cannot be read, or not any more. What is offered stays; what is absent means nothing.
     Unreadable(String),
     /// Everything is known but what may exist for owners in these namespaces, of which nothing can be offered now: they live, and
     /// have their finalizers. What is offered stays; what is absent from these namespaces means nothing.
@@ -18,18 +18,14 @@ pub enum ClusterKnowledge {
 }
 
 impl ClusterKnowledge {
-    /// Returns how much is known of two parts that are offered together. As long as one of them has not been read, the other one is
-    /// offered, and what is absent means nothing; `self` is the part without which there is no stream.
+    /// Returns how much is known of two parts that are offered together. Both are awaited. Where one of them cannot be read, the
+    /// other one is offered, and what is absent means nothing.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Waiting(reason), _) => Self::Waiting(reason),
-            (Self::Unreadable(one), Self::Unreadable(other) | Self::Waiting(other)) => {
-                Self::Unreadable(format!("{one}; {other}"))
-            }
-            (Self::Unreadable(reason), _) | (_, Self::Unreadable(reason) | Self::Waiting(reason)) => {
-                Self::Unreadable(reason)
-            }
+            (Self::Waiting(reason), _) | (_, Self::Waiting(reason)) => Self::Waiting(reason),
+            (Self::Unreadable(one), Self::Unreadable(other)) => Self::Unreadable(format!("{one}; {other}")),
+            (Self::Unreadable(reason), _) | (_, Self::Unreadable(reason)) => Self::Unreadable(reason),
             (Self::Complete, known) | (known, Self::Complete) => known,
             (Self::Partial(mut namespaces), Self::Partial(others)) => {
                 namespaces.extend(others);
@@ -55,10 +51,12 @@ mod tests {
         for (one, other, both) in [
             (ClusterKnowledge::Complete, ClusterKnowledge::Complete, ClusterKnowledge::Complete),
             (waiting("a"), ClusterKnowledge::Complete, waiting("a")),
+            (ClusterKnowledge::Complete, waiting("b"), waiting("b")),
+            (unreadable("a"), waiting("b"), waiting("b")),
             // The Services are served although routers are not known.
-            (ClusterKnowledge::Complete, waiting("b"), unreadable("b")),
-            (partial(&["n"]), waiting("b"), unreadable("b")),
-            (unreadable("a"), waiting("b"), unreadable("a; b")),
+            (ClusterKnowledge::Complete, unreadable("b"), unreadable("b")),
+            (partial(&["n"]), unreadable("b"), unreadable("b")),
+            (unreadable("a"), unreadable("b"), unreadable("a; b")),
             (unreadable("a"), partial(&["n"]), unreadable("a")),
             (ClusterKnowledge::Complete, partial(&["n"]), partial(&["n"])),
             (partial(&["o", "n"]), partial(&["m", "n"]), partial(&["m", "n", "o"])),

@@ -83,11 +83,12 @@ impl<T> RouterController<T> {
     /// Returns how much is known.
     #[must_use]
     pub fn knowledge(&self) -> ClusterKnowledge {
+        let unreadable = self.unreadable().filter(|_| self.leads && self.facts.is_some());
+        if let Some(reason) = unreadable {
+            return ClusterKnowledge::Unreadable(reason);
+        }
         if let Some(reason) = self.waits_for() {
             return ClusterKnowledge::Waiting(reason);
-        }
-        if let Some(reason) = self.unreadable() {
-            return ClusterKnowledge::Unreadable(reason);
         }
         let mut namespaces: Vec<Text> = self.withheld.iter().map(|key| key.namespace.clone()).collect();
         namespaces.dedup();

@@ -11,12 +11,13 @@ use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::fields::FieldTags;
 use crate::mark::{KEEP, tag_of_pool};
+use crate::members::MembersByPlace;
 use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
 use crate::ranges::{covers, may_open};
-use crate::seen::{Provisioning, SeenBalancer, SeenListener};
+use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
 use crate::step::BalancerStep;
-use crate::target::{WantedBalancer, WantedListener};
+use crate::target::{WantedBalancer, WantedListener, WantedMember};
 
 /// The limit of connections to a listener, and its value where there is none.
 const LIMIT: &str = "connection_limit";
@@ -65,7 +66,13 @@ impl Actor {
             let step = self.members_step(pool, &target.members(&id), &target.abilities, may).filter(|_| ours)?;
             self.unless_blocked(step, now)
         };
-        if let Some(step) = members_first(ids.iter().filter_map(of_served).chain(left.iter().filter_map(of_left))) {
+        let of_held = |id: &ListenerId| {
+            let (pool, id) = (self.held_pool(target, (balancer, &pools), *id, now)?, PoolId::from(*id));
+            let step = self.members_step(pool, &target.members(&id), &target.abilities, self.member_changes(&id, now))?;
+            self.unless_blocked(step, now)
+        };
+        let of_served = ids.iter().filter_map(of_served).chain(wanted.iter().filter_map(of_held));
+        if let Some(step) = members_first(of_served.chain(left.iter().filter_map(of_left))) {
             return Some(step);
         }
         let next = |id: &ListenerId| {
@@ -117,8 +124,9 @@ impl Actor {
             Err(step) => return step,
         };
         let Some(seen) = present else {
-            if !self.may_add(&wanted_pool.id, now) {
-                // Nothing points to a pool that lacks its members.
+            let members = target.members(&wanted_pool.id);
+            if !self.may_add(&wanted_pool.id, now) && !members.is_empty() && serving(pool, &members) == 0 {
+                // Nothing points to a pool that has none of its members. Some of them are better than a closed port.
                 return None;
             }
             let mut body = listener.body(&tags);
@@ -126,13 +134,43 @@ impl Actor {
             body["default_pool_id"] = json!(pool.id);
             return Some(BalancerStep::Change(CloudChange::CreateListener { body }));
         };
-        if let Some(change) = self.listener_change(seen, &listener, Some(&pool.id), target, now) {
+        let held = self.held_pool(target, (balancer, pools), id, now);
+        // Another protocol comes with another pool.
+        let may_change = held.is_none() || seen.protocol == listener.protocol;
+        let leads_to = held.unwrap_or(pool).id.as_str();
+        let change = || self.listener_change(seen, &listener, Some(leads_to), target, now);
+        if let Some(change) = may_change.then(change).flatten() {
             return Some(BalancerStep::Change(change));
         }
         if let Some(step) = self.loosened(seen, target, id).and_then(|step| self.unless_blocked(step, now)) {
             return Some(step);
         }
         Some(BalancerStep::Change(pool_change(pool, &wanted_pool, &tags, target)?))
+    }
+
+    /// Returns the pool that a port goes on with although another one is wanted: new members are refused for the time being, and the
+    /// wanted pool has fewer of the wanted ones.
+    fn held_pool<'a>(
+        &self,
+        target: &WantedBalancer<'_>,
+        (balancer, pools): (&'a SeenBalancer, &PoolsByTag<'a>),
+        id: ListenerId,
+        now: Duration,
+    ) -> Option<&'a SeenPool> {
+        let (of_port, listener) = (PoolId::from(id), listener_at(balancer, id)?);
+        let works = listener.admin_state_up && listener.provisioning != Provisioning::Error;
+        if self.may_add(&of_port, now) || !works || !self.mark.is_on(&listener.tags) {
+            return None;
+        }
+        let wanted = pools.of_wanted(balancer, &target.pool(&of_port)?);
+        let present = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
+        let ours = self.mark.is_on(&present.tags) && present.tags.contains(&tag_of_pool(&of_port));
+        if !ours || present.provisioning == Provisioning::Error || wanted.is_some_and(|pool| pool.id == present.id) {
+            return None;
+        }
+        let members = target.members(&of_port);
+        let comes = wanted.map_or(0, |pool| serving(pool, &members));
+        (serving(present, &members) > comes).then_some(present)
     }
 
     /// Returns the change that makes a listener as it is wanted, but for who may connect.
@@ -230,6 +268,12 @@ pub(crate) fn members_first(steps: impl Iterator<Item = BalancerStep>) -> Option
         removal.get_or_insert(step);
     }
     removal
+}
+
+/// Returns how many of these members a pool has that take connections.
+fn serving(pool: &SeenPool, members: &[WantedMember]) -> usize {
+    let places = MembersByPlace::of(pool);
+    members.iter().filter(|one| one.weight > 0 && places.find(one).is_some()).count()
 }
 
 /// Returns the listener that has a port.

@@ -80,8 +80,9 @@ impl Actor {
     ) -> Result<&'a SeenPool, Option<BalancerStep>> {
         let may = self.member_changes(&wanted.id, now);
         let Some(pool) = pools.of_wanted(balancer, wanted) else {
-            let has_broken_one =
-                || self.pool_in_use(balancer, &wanted.id).is_some_and(|pool| pool.protocol == wanted.protocol);
+            let tag = tag_of_pool(&wanted.id);
+            let of_wanted = |pool: &SeenPool| pool.tags.contains(&tag) && pool.protocol == wanted.protocol;
+            let has_broken_one = || balancer.pools.iter().any(of_wanted);
             if !may.repair && has_broken_one() {
                 // Nothing in it can be changed.
                 return Err(None);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
+use crate::children::listener_at;
 use crate::memory::PlanPart;
 use crate::seen::{SeenBalancer, SeenListener};
 use crate::step::{BalancerStep, Block};
@@ -23,7 +24,9 @@ impl Actor {
         now: Duration,
     ) -> Option<BalancerStep> {
         wanted.iter().find_map(|id| {
-            let seen = self.managed_listener(target, balancer, *id)?;
+            // One of ours is closed before it is made anew for another protocol, which may have to wait.
+            let ours = || listener_at(balancer, *id).filter(|seen| self.mark.is_on(&seen.tags));
+            let seen = self.managed_listener(target, balancer, *id).or_else(ours)?;
             let ranges = target.clients(*id);
             let closed = || self.unless_blocked(update(seen, json!({"admin_state_up": false})), now);
             if *ranges == ClientRanges::NoOne {

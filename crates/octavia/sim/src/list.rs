@@ -4,7 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::cloud::CloudModel;
 use crate::http::{ApiRefusal, SimRequest, SimResponse};
-use crate::schema::{ApiKind, Fields};
+use crate::objects::ApiObject;
+use crate::schema::ApiKind;
 
 /// The longest page: `pagination_max_limit`.
 const LONGEST_PAGE: usize = 1000;
@@ -15,17 +16,10 @@ impl CloudModel {
     }
 
     pub(crate) fn list(&self, kind: ApiKind, request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
-        // Most lists are of what one owner has, and rows are dear to make.
-        let tags = request.parameter("tags").unwrap_or_default();
-        let has = |fields: &Fields, tag: &str| {
-            fields.get("tags").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == tag))
-        };
-        let tagged = self
-            .store
-            .all(kind)
-            .filter(|(_, object)| tags.is_empty() || tags.split(',').all(|tag| has(&object.fields, tag)));
-        let rows = tagged.map(|(id, object)| (id, self.store.row(id, object)));
-        self.page(kind, rows, request)
+        // Most lists are of little, and rows are dear to make.
+        let is_asked_for = |(_, object): &(&str, &ApiObject)| request.query.iter().all(|(key, value)| may_fit(object, key, value));
+        let objects = self.store.all_after(kind, request.parameter("marker")).filter(is_asked_for);
+        self.page(kind, objects.map(|(id, object)| (id, self.store.row(id, object))), request)
     }
 
     /// Returns one page of `rows`, which are in the order of creation.
@@ -60,6 +54,17 @@ impl CloudModel {
         let shown: Vec<Value> = page.into_iter().map(|(_, row)| chosen(row, &fields)).collect();
         let links = next.unwrap_or_else(|| json!([]));
         Ok(SimResponse::ok(200, json!({kind.plural(): shown, format!("{}_links", kind.plural()): links})))
+    }
+}
+
+/// Returns false if the row of an object does not fit one parameter of the query.
+fn may_fit(object: &ApiObject, key: &str, value: &str) -> bool {
+    let has = |tag| object.fields.get("tags").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == tag));
+    match (key, object.kind) {
+        ("tags", _) => value.split(',').all(has),
+        ("provisioning_status", _) => object.provisioning.as_str() == value,
+        ("loadbalancer_id", ApiKind::Listener | ApiKind::Pool) => object.parent.as_deref() == Some(value),
+        _ => true,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Octavia's objects, who belongs to whom, and the lock of a load balancer.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -134,7 +135,13 @@ impl ObjectTree {
     }
 
     pub(crate) fn all(&self, kind: ApiKind) -> impl Iterator<Item = (&str, &ApiObject)> {
-        let ids = self.kinds.get(&kind).into_iter().flatten();
+        self.all_after(kind, None)
+    }
+
+    /// Returns the objects of a kind whose IDs come after `marker`.
+    pub(crate) fn all_after(&self, kind: ApiKind, marker: Option<&str>) -> impl Iterator<Item = (&str, &ApiObject)> {
+        let after = (marker.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let ids = self.kinds.get(&kind).into_iter().flat_map(move |ids| ids.range::<str, _>(after));
         ids.filter_map(|id| Some((id.as_str(), self.objects.get(id)?)))
     }
 

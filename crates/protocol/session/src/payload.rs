@@ -54,8 +54,8 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// agent that never had a state of it that fits takes its namespace for unknown, so that its absence is not implied.
     const KEEPS_TOO_LARGE: bool = false;
 
-    /// Whether the entries of a namespace that is unknown are sent one by one where a snapshot of it is owed. A writer then
-    /// knows what the source has there, and that the rest of what it holds may be out of date.
+    /// Whether the entries of a namespace that is unknown, or of all while the whole source is, are sent one by one where a
+    /// snapshot is owed. A writer then knows what the source has there, and that the rest of what it holds may be out of date.
     const SENDS_UNKNOWN: bool = false;
 
     /// Interval of the agent's heartbeats.

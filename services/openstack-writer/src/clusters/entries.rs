@@ -219,7 +219,7 @@ impl ClusterState {
     /// that part may have all the entries.
     pub(super) fn has_said_what_it_can(&self) -> bool {
         let offers = self.end.hello().is_some_and(|hello| hello.held.is_some());
-        offers && self.has_doubts && self.end.unknown().all().is_none() && self.end.backlog() == 0
+        offers && self.has_doubts && self.end.backlog() == 0
     }
 
     fn verdict(&mut self, key: &DesiredKey) -> Verdict {

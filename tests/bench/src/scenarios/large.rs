@@ -98,7 +98,9 @@ impl Stage {
             "neutron_defaults": {"project": PROJECT, "service_subnet": cloud.subnet()},
             "members": {"allow": ["10.0.0.0/8"]},
             "vip": {"mode": "allocate"},
-            "quota": {"loadBalancers": 100_000, "listeners": 100_000, "members": 10_000_000, "ports": 100_000},
+            "quota": {"loadBalancers": 100_000, "listeners": 100_000, "members": 10_000_000, "ports": 100_000,
+                      // No limit: it would be the only thing that is measured.
+                      "mutationsPerSecond": 0},
         }]});
         std::fs::write(&config, settings.to_string())?;
         let ports = [free_port()?, free_port()?, free_port()?];
@@ -147,7 +149,9 @@ impl Stage {
         let internal = json!({"service.beta.kubernetes.io/openstack-internal-load-balancer": "true"});
         let service = json!({
             "metadata": {"name": name, "annotations": internal},
-            "spec": {"type": "LoadBalancer", "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+            // There are not as many node ports as this has Services.
+            "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false,
+                     "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
         });
         api.post(&format!("/api/v1/namespaces/{NAMESPACE}/services"), &service).await?;
         Ok(())

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use gimbal_kuryr_model::ClientRanges;
 use gimbal_octavia_plan::{BalancerStep, Block};
-use gimbal_octavia_sim::ProjectQuota;
+use gimbal_octavia_sim::{ProjectQuota, SimRequest};
 
 use crate::executor::World;
 use crate::services::{made, world};
@@ -80,4 +81,45 @@ fn the_last_one_stays_until_another_can_come() {
         world.advance(Duration::from_secs(301));
         made(&wish, &mut world);
     }
+}
+
+/// What serves goes on, and its members go when they have to; the pool of the other protocol comes when there is room.
+#[test]
+fn a_pool_without_its_members_takes_the_place_of_none_that_has_them() {
+    for ask in [|wish: &mut Wish| wish.proxy = true, |wish: &mut Wish| wish.http = true] {
+        let (mut wish, mut world) = full(true);
+        ask(&mut wish);
+        let step = change(&mut world, &mut wish, &[(1, 80, 1), (2, 80, 1), (3, 80, 1)]);
+        assert!(matches!(step, BalancerStep::Blocked(Block::Quota(_))), "{step:?}");
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards());
+        change(&mut world, &mut wish, &[(1, 80, 1), (2, 80, 0)]);
+        assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards());
+        quota(&mut world, None);
+        world.advance(Duration::from_secs(301));
+        made(&wish, &mut world);
+    }
+}
+
+/// Whoever may not connect any more cannot, although the port waits for room.
+#[test]
+fn a_port_that_waits_for_room_is_closed_to_those_who_may_not_connect() {
+    let (mut wish, mut world) = full(true);
+    (wish.http, wish.clients) = (true, ClientRanges::Only(["10.0.0.0/8".parse().unwrap()].into()));
+    let step = change(&mut world, &mut wish, &[(1, 80, 1), (2, 80, 1), (3, 80, 1)]);
+    assert!(matches!(step, BalancerStep::Blocked(Block::Quota(_))), "{step:?}");
+    let seen = world.actor.balancer().unwrap();
+    assert!(seen.listeners.iter().all(|one| one.allowed_cidrs == ["10.0.0.0/8"]), "{:?}", seen.listeners);
+}
+
+/// Some members are better than a closed port.
+#[test]
+fn a_listener_comes_back_while_a_member_has_no_room() {
+    let (mut wish, mut world) = full(true);
+    let step = change(&mut world, &mut wish, &[(1, 80, 1), (2, 80, 1), (3, 80, 1), (4, 80, 1)]);
+    assert!(matches!(step, BalancerStep::Blocked(Block::Quota(_))), "{step:?}");
+    let listener = world.actor.balancer().unwrap().listeners[0].id.clone();
+    world.by_hand(&SimRequest::delete(&format!("/v2/lbaas/listeners/{listener}")));
+    world.actor.look_again();
+    world.run();
+    assert_eq!(forwarded(&world.cloud, &world.balancer())[0].1.len(), 3);
 }

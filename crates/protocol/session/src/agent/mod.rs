@@ -226,7 +226,8 @@ impl<P: Payload> AgentEnd<P> {
 
     /// Returns whether a Hello may offer data.
     fn may_offer(&self) -> bool {
-        self.complete && self.unknown.all().is_none() && self.incarnation.is_some()
+        let has_entries = P::SENDS_UNKNOWN || self.unknown.all().is_none();
+        self.complete && has_entries && self.incarnation.is_some()
     }
 
     /// Returns all entries of the source, in order of their keys.

@@ -99,7 +99,9 @@ impl<P: Payload> AgentEnd<P> {
     /// that the writer has the others.
     fn spell_out(&mut self, now: Instant) {
         let Some(stream) = &self.stream else { return };
-        let unknown = self.unknown.namespaces().map(|(namespace, _)| namespace).filter(|_| P::SENDS_UNKNOWN);
+        let of_all = self.tree.namespaces().map(|(namespace, ..)| namespace).filter(|_| self.unknown.all().is_some());
+        let unknown = self.unknown.namespaces().map(|(namespace, _)| namespace).chain(of_all);
+        let unknown = unknown.filter(|_| P::SENDS_UNKNOWN);
         let due = |namespace: &&Arc<str>| stream.owed.contains(namespace) && !stream.spelled_out.contains(*namespace);
         let due: Vec<Arc<str>> = self.withheld().chain(unknown).filter(due).cloned().collect();
         for namespace in due {

@@ -4,9 +4,13 @@ use gimbal_session::Scope;
 
 use super::*;
 
+fn one(namespace: &str) -> Scope {
+    Scope::Namespaces(vec![namespace.into()])
+}
+
 impl Ends {
-    /// The controller restarts. It has these entries, and cannot say everything about a namespace.
-    fn come_back(&mut self, entries: &[(DesiredKey, DesiredEntry)], unknown: &str) {
+    /// The controller restarts. It has these entries, and cannot say everything about a part of its cluster.
+    fn come_back(&mut self, entries: &[(DesiredKey, DesiredEntry)], unknown: Scope) {
         let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
         self.agent = AgentEnd::new(config);
         self.agent.set_incarnation("uid-of-kube-system".into());
@@ -14,7 +18,7 @@ impl Ends {
             self.agent.set(key.clone(), Some(Arc::new(entry.clone())), self.now);
         }
         self.agent.source_complete();
-        self.agent.scope_unknown(Scope::Namespaces(vec![unknown.into()]), "one cannot be offered".to_owned());
+        self.agent.scope_unknown(unknown, "one cannot be offered".to_owned());
         self.agent.connected(self.now);
         self.changes.clear();
         self.exchange();
@@ -37,6 +41,12 @@ impl Ends {
 /// The controller has spoken to another writer for days, and comes back.
 #[test]
 fn what_a_former_stream_brought_is_left_alone_where_the_new_one_does_not_know_everything() {
+    for unknown in [one("team-b"), Scope::All] {
+        what_a_former_stream_brought_is_left_alone(&unknown);
+    }
+}
+
+fn what_a_former_stream_brought_is_left_alone(unknown: &Scope) {
     let [web, kept] = [key("team-a", "web"), key("team-b", "web")];
     // Of the last one the controller knows nothing, for it has nothing in its namespace any more.
     let gone = [key("team-b", "gone"), key("team-c", "gone")];
@@ -48,7 +58,7 @@ fn what_a_former_stream_brought_is_left_alone_where_the_new_one_does_not_know_ev
         ClusterQuota::default(),
     );
     ends.run(5);
-    ends.come_back(&entries, "team-b");
+    ends.come_back(&entries, unknown.clone());
     ends.run(130);
     assert!(!ends.makes_a_load_balancer(), "{:?}", ends.changes);
     assert!(!ends.changes.iter().any(|change| change.contains("lb-u4")), "{:?}", ends.changes);
@@ -77,11 +87,13 @@ fn what_is_said_of_an_owner_alone_is_said_of_nothing_else() {
 
 /// No snapshot can end: what is unknown has everything.
 #[test]
-fn a_writer_that_is_new_serves_what_it_hears_of_a_namespace_that_is_unknown() {
-    let web = key("team-b", "web");
-    let mut ends = Ends::new(&[]);
-    ends.restart_writer();
-    ends.come_back(&[(web.clone(), present("u1", "services"))], "team-b");
-    ends.run(20);
-    assert!(ends.is_served(&web) && ends.makes_a_load_balancer(), "{:?}", ends.changes);
+fn a_writer_that_is_new_serves_what_it_hears_of_what_is_unknown() {
+    for unknown in [one("team-b"), Scope::All] {
+        let web = key("team-b", "web");
+        let mut ends = Ends::new(&[]);
+        ends.restart_writer();
+        ends.come_back(&[(web.clone(), present("u1", "services"))], unknown.clone());
+        ends.run(20);
+        assert!(ends.is_served(&web) && ends.makes_a_load_balancer(), "{unknown:?}: {:?}", ends.changes);
+    }
 }
