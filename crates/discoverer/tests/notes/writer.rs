@@ -151,8 +151,10 @@ impl tonic::server::StreamingService<Number> for Method {
 impl NotesServer {
     async fn stream(self, mut incoming: Streaming<Number>, outgoing: mpsc::Sender<WriterMessage<Notes>>) {
         self.state.lock().unwrap().open += 1;
+        // From now on, whatever is done when it comes.
+        let mut cut = std::pin::pin!(self.cut.notified());
         loop {
-            let (news, cut) = (self.news.notified(), self.cut.notified());
+            let news = self.news.notified();
             let messages = self.state.lock().unwrap().end.take_messages();
             for message in messages {
                 // The agent is gone: its end of the stream says so below.
@@ -164,7 +166,7 @@ impl NotesServer {
                     _ => break,
                 },
                 () = news => {}
-                () = cut => break,
+                () = &mut cut => break,
             }
         }
         let mut state = self.state.lock().unwrap();

@@ -213,7 +213,10 @@ fn ready(input: &StatusInput<'_>) -> (bool, Text, Text) {
         None => (false, "WaitingForWriter".into(), "the writer has not said anything yet".into()),
         Some(report) => {
             let is_ready = report.phase == Phase::Ready && report.generation == input.generation;
-            let message = if is_ready { None } else { report.last_error.clone() };
+            // What is in the way is not always what OpenStack has answered last.
+            let cause = report.conditions.iter().map(|one| &one.message).find(|message| !message.is_empty());
+            let cause = cause.filter(|_| matches!(report.phase, Phase::Blocked | Phase::Degraded));
+            let message = cause.or(report.last_error.as_ref()).filter(|_| !is_ready).cloned();
             let reason = if report.phase == Phase::Ready && !is_ready { Phase::Waiting } else { report.phase };
             (is_ready, reason.as_str().into(), message.unwrap_or_default())
         }

@@ -68,7 +68,8 @@ impl Actor {
         };
         let of_held = |id: &ListenerId| {
             let (pool, id) = (self.held_pool(target, (balancer, &pools), *id, now)?, PoolId::from(*id));
-            let step = self.members_step(pool, &target.members(&id), &target.abilities, self.member_changes(&id, now))?;
+            let step =
+                self.members_step(pool, &target.members(&id), &target.abilities, self.member_changes(&id, now))?;
             self.unless_blocked(step, now)
         };
         let of_served = ids.iter().filter_map(of_served).chain(wanted.iter().filter_map(of_held));

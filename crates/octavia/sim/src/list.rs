@@ -17,7 +17,8 @@ impl CloudModel {
 
     pub(crate) fn list(&self, kind: ApiKind, request: &SimRequest) -> Result<SimResponse, ApiRefusal> {
         // Most lists are of little, and rows are dear to make.
-        let is_asked_for = |(_, object): &(&str, &ApiObject)| request.query.iter().all(|(key, value)| may_fit(object, key, value));
+        let is_asked_for =
+            |(_, object): &(&str, &ApiObject)| request.query.iter().all(|(key, value)| may_fit(object, key, value));
         let objects = self.store.all_after(kind, request.parameter("marker")).filter(is_asked_for);
         self.page(kind, objects.map(|(id, object)| (id, self.store.row(id, object))), request)
     }
@@ -59,7 +60,8 @@ impl CloudModel {
 
 /// Returns false if the row of an object does not fit one parameter of the query.
 fn may_fit(object: &ApiObject, key: &str, value: &str) -> bool {
-    let has = |tag| object.fields.get("tags").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == tag));
+    let has =
+        |tag| object.fields.get("tags").and_then(Value::as_array).is_some_and(|all| all.iter().any(|one| one == tag));
     match (key, object.kind) {
         ("tags", _) => value.split(',').all(has),
         ("provisioning_status", _) => object.provisioning.as_str() == value,

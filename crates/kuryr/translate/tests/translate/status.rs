@@ -163,7 +163,7 @@ fn conditions_of_every_source_are_joined() {
         now: "T1",
     };
     let expected = [
-        "Ready=False Blocked T1 Quota has been met for resources: Listener",
+        "Ready=False Blocked T1 listeners",
         "Synced=False Pending T1 ",
         "QuotaExceeded=True Quota T1 listeners",
         "Unsupported=True SecondFamily T1 the Service has no address of its second family: there is no subnet; port 53/UDP: the provider has no UDP",

@@ -60,7 +60,11 @@ fn a_writer_of_a_former_stream_has_them_as_they_are_now() {
         for name in ["a", "b"] {
             assert_eq!(writer.entry(&key("ns", name)), Some(&Note::present(1, "newer", [])));
         }
-        assert_eq!(writer.entry(&key("ns", "c")), Some(&Note::present(1, "c", [])), "of what is absent nothing is known");
+        assert_eq!(
+            writer.entry(&key("ns", "c")),
+            Some(&Note::present(1, "c", [])),
+            "of what is absent nothing is known"
+        );
         agent.source_complete();
         exchange(&mut agent, &mut writer, now);
         assert!(writer.is_complete() && writer.entry(&key("ns", "c")).is_none());
