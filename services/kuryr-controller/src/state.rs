@@ -334,24 +334,45 @@ mod tests {
 
     use gimbal_kuryr_crd::{KlbPort, KuryrLoadBalancerSpec};
     use gimbal_kuryr_model::{CloudFacts, DesiredEntry, DesiredKind};
-    use gimbal_kuryr_translate::{MOST_LISTED, desired};
+    use gimbal_kuryr_resource::NamespacePatterns;
+    use gimbal_kuryr_translate::{IngressSettings, MOST_LISTED, desired};
     use gimbal_session::{AgentConfig, AgentEnd};
 
     use super::*;
+
+    /// Lists what is needed for Services, of which there is none.
+    fn list_services(state: &mut ControllerState, now: Instant) {
+        let services = [WatchEvent::ListBegin, WatchEvent::ListDone].map(ControllerWatchEvent::Service);
+        let slices = [WatchEvent::ListBegin, WatchEvent::ListDone].map(ControllerWatchEvent::Slice);
+        let balancers = [WatchEvent::ListBegin, WatchEvent::ListDone].map(ControllerWatchEvent::LoadBalancer);
+        for event in services.into_iter().chain(slices).chain(balancers) {
+            assert!(!matches!(state.event(event, now), Some(ClusterNotice::Failed(..))));
+        }
+    }
 
     #[test]
     fn without_ingress_the_absence_of_routers_means_nothing() {
         let (mut state, now) = (ControllerState::new(KuryrSettings::default(), None), Instant::now());
         state.set_leading(true);
-        let lists = || [WatchEvent::ListBegin, WatchEvent::ListDone];
-        lists().into_iter().for_each(|event| drop(state.event(ControllerWatchEvent::Service(event), now)));
-        let lists = || [WatchEvent::ListBegin, WatchEvent::ListDone];
-        lists().into_iter().for_each(|event| drop(state.event(ControllerWatchEvent::Slice(event), now)));
-        let lists = || [WatchEvent::ListBegin, WatchEvent::ListDone];
-        lists().into_iter().for_each(|event| drop(state.event(ControllerWatchEvent::LoadBalancer(event), now)));
+        list_services(&mut state, now);
         state.set_facts(&CloudFacts::default());
         assert_eq!(state.coverage(), Coverage::Complete);
         state.set_facts(&CloudFacts { enable_ingress: true, ..CloudFacts::default() });
+        assert!(matches!(state.coverage(), Coverage::Unknown(unknown) if unknown[0].0 == Scope::All));
+    }
+
+    /// Whatever has no right to read Ingresses serves Services.
+    #[test]
+    fn services_are_known_when_routers_are_or_cannot_be() {
+        let ingresses = IngressSettings::in_namespace("gimbal");
+        let routers = RouterSettings { ingresses, namespaces: NamespacePatterns::default() };
+        let (mut state, now) = (ControllerState::new(KuryrSettings::default(), Some(routers)), Instant::now());
+        state.set_leading(true);
+        state.set_facts(&CloudFacts { enable_ingress: true, ..CloudFacts::default() });
+        list_services(&mut state, now);
+        assert_eq!(state.coverage(), Coverage::Nothing, "a KuryrLoadBalancer may name a router");
+        let forbidden = ApiError::Forbidden { message: "no".into() };
+        state.event(ControllerWatchEvent::Ingress(WatchEvent::Failed(forbidden)), now);
         assert!(matches!(state.coverage(), Coverage::Unknown(unknown) if unknown[0].0 == Scope::All));
     }
 

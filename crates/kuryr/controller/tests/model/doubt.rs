@@ -163,6 +163,27 @@ fn what_another_controller_has_served_meanwhile_is_not_unmade() {
     assert!(is_known(&world, &owner), "{:?}", world.explain("a"));
 }
 
+/// Only the deletion of a router removes what exists for it.
+#[test]
+fn what_names_a_router_as_its_owner_removes_nothing() {
+    for is_router in [true, false] {
+        let mut world = World::new(true);
+        world.works = false;
+        let owner = "6d0e7f4e-0000-4000-8000-000000000001";
+        world.controller.router_seen(&owner.into(), is_router);
+        let spec = json!({
+            "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
+            "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
+        });
+        world.api.create(Kind::Balancer, "a", json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec}));
+        world.patience = Duration::from_secs(20);
+        world.rest();
+        let is_removed = world.offered.values().any(|entry| **entry == DesiredEntry::Deleting { owner: owner.into() });
+        assert_eq!(is_removed, !is_router, "{:?}", world.offered);
+        assert_eq!(get(&world, Kind::Balancer).is_null(), is_router, "the copy goes");
+    }
+}
+
 #[test]
 fn a_service_without_its_finalizer_is_not_unmade_while_its_object_has_one() {
     let mut world = served();
