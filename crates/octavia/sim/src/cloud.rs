@@ -12,6 +12,7 @@ use crate::provider::{Fate, Provider, Work};
 use crate::quota::Quotas;
 use crate::requests::Frontend;
 use crate::schema::ApiKind;
+use crate::version;
 
 /// The most bytes of a body: the default of oslo.middleware's `max_request_body_size`, which Octavia uses.
 const LARGEST_BODY: usize = 114_688;
@@ -33,6 +34,8 @@ pub struct CloudModel {
     pub(crate) applied: BTreeMap<String, Vec<Forwarding>>,
     /// What the HTTP listeners of each do with requests.
     pub(crate) routed: BTreeMap<String, Vec<Frontend>>,
+    /// The minor version of Octavia's API; unset: the newest.
+    version: Option<u16>,
 }
 
 impl CloudModel {
@@ -51,6 +54,12 @@ impl CloudModel {
     /// Returns the provider, to change what it can do.
     pub fn provider_mut(&mut self) -> &mut Provider {
         &mut self.provider
+    }
+
+    /// Lets Octavia's API have version 2.`minor` from now on, as after an upgrade, or after one that was taken back. What an older
+    /// one does not know of is kept, and not shown.
+    pub fn set_version(&mut self, minor: u16) {
+        self.version = Some(minor);
     }
 
     /// Says how the next change that reaches the provider ends. May be called several times for the changes after that.
@@ -82,11 +91,21 @@ impl CloudModel {
             return ApiRefusal::new(413, "Request is too large.").by_octavia();
         }
         match path.as_slice() {
-            ["v2", "lbaas", rest @ ..] => self.octavia(rest, request).unwrap_or_else(ApiRefusal::by_octavia),
+            ["v2", "lbaas", rest @ ..] => self.versioned(rest, request),
             ["v2.0", rest @ ..] => self.neutron(rest, request).unwrap_or_else(ApiRefusal::by_neutron),
             ["v1", rest @ ..] => self.key_manager(rest, request).unwrap_or_else(ApiRefusal::by_barbican),
             _ => ApiRefusal::new(404, "The resource could not be found.").by_octavia(),
         }
+    }
+
+    fn versioned(&mut self, path: &[&str], request: &SimRequest) -> SimResponse {
+        let Some(minor) = self.version else {
+            return self.octavia(path, request).unwrap_or_else(ApiRefusal::by_octavia);
+        };
+        let answer = version::check(minor, request).and_then(|()| self.octavia(path, request));
+        let mut answer = answer.unwrap_or_else(ApiRefusal::by_octavia);
+        version::hide(minor, &mut answer.body);
+        answer
     }
 
     fn octavia(&mut self, path: &[&str], request: &SimRequest) -> Result<SimResponse, ApiRefusal> {

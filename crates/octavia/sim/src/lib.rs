@@ -53,6 +53,7 @@ mod render;
 mod requests;
 mod rules;
 mod schema;
+mod version;
 
 pub use cloud::CloudModel;
 pub use data_plane::{ForwardTarget, Forwarding};
