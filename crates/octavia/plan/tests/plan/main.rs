@@ -28,6 +28,7 @@ mod routers_in_trouble;
 mod routers_without_room;
 mod services;
 mod sharing;
+mod size;
 mod strangers;
 mod tags;
 mod unfinished;
