@@ -182,6 +182,11 @@ impl Actor {
         self.memory.quota_freed();
     }
 
+    /// Octavia's API has another version than before: what was refused for good, or shown to be missing, is tried again.
+    pub fn octavia_changed(&mut self) {
+        self.memory.octavia_changed();
+    }
+
     /// Makes the actor look again: for drift, and after the stream was lost.
     pub fn look_again(&mut self) {
         self.memory.looked = false;

@@ -216,7 +216,11 @@ impl ManagedCluster {
     }
 
     pub(crate) fn set_facts(&mut self, facts: CloudFacts) {
-        self.given = facts;
+        let former = std::mem::replace(&mut self.given, facts).api_version;
+        if former != self.given.api_version {
+            self.learned = Learned::default();
+            self.cells.values_mut().for_each(|cell| cell.actor.octavia_changed());
+        }
         if self.relearn() {
             self.wake_all();
         }

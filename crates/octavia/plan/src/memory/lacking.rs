@@ -6,6 +6,7 @@ use gimbal_kuryr_model::ListenerId;
 
 use crate::memory::Memory;
 use crate::outcome::CloudAbility;
+use crate::step::Block;
 
 impl Memory {
     pub(crate) fn lacks(&self, ability: CloudAbility, now: Duration) -> bool {
@@ -14,6 +15,16 @@ impl Memory {
 
     pub(crate) fn unlearn(&mut self, ability: CloudAbility) {
         self.missing.remove(&ability);
+    }
+
+    /// Tries again what was refused for good or shown to be missing: another version of Octavia knows other things, and brings other
+    /// drivers.
+    pub(crate) fn octavia_changed(&mut self) {
+        self.forget_invalid();
+        self.blocks.retain(|_, one| !matches!(one.block, Block::Unsupported(_)));
+        self.unsupported.clear();
+        self.missing.clear();
+        self.apart = None;
     }
 
     pub(crate) fn miss(&mut self, ability: CloudAbility, until: Duration) {

@@ -33,4 +33,5 @@ mod strangers;
 mod tags;
 mod unfinished;
 mod unmarked;
+mod upgrades;
 mod wish;

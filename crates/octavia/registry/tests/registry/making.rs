@@ -1,6 +1,6 @@
 //! Load balancers that are made, changed and removed, without trouble.
 
-use gimbal_kuryr_model::{ClientRanges, Phase};
+use gimbal_kuryr_model::{ApiVersion, ClientRanges, Phase};
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_sim::{Fate, SimRequest};
 use serde_json::json;
@@ -63,6 +63,31 @@ fn what_a_provider_lacked_is_tried_again_after_a_day() {
     assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
     world.run(3600 * SECOND + 180 * SECOND);
     assert!(world.is_converged(), "{:?}", world.phase("prod1", &web));
+}
+
+/// A driver comes with Octavia.
+#[test]
+fn what_a_provider_lacked_is_tried_again_once_octavia_has_another_version() {
+    let (mut world, web) = (World::new(0), key("shop", "web"));
+    world.facts.api_version = ApiVersion::VIP_GROUPS;
+    world.add_cluster("prod1");
+    world.add_writer();
+    world.connect(0, "prod1");
+    world.cloud.provider_mut().allowed_cidrs = false;
+    let mut wish = Wish::new("u1", &world.subnet);
+    wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+    world.want("prod1", web.clone(), wish);
+    world.run(60 * SECOND);
+    world.cloud.provider_mut().allowed_cidrs = true;
+    let mut facts = world.facts.clone();
+    for (minor, phase) in [(facts.api_version.minor, Phase::Blocked), (facts.api_version.minor + 1, Phase::Ready)] {
+        facts.api_version.minor = minor;
+        let now = world.now();
+        world.writers[0].registry.set_facts("prod1", facts.clone(), now);
+        world.run(180 * SECOND);
+        assert_eq!(world.phase("prod1", &web), Some(phase));
+    }
+    assert!(world.is_converged());
 }
 
 /// As the provider of OVN: the first Service finds it out for all, whether or not the configuration names the provider.
