@@ -164,3 +164,36 @@ pub fn release(metadata: &LifecycleMeta, finalizer: &str) -> PlannedWrite {
 pub fn with_finalizer<'a>(metadata: &'a LifecycleMeta, finalizer: &'a str) -> Vec<&'a str> {
     metadata.finalizers.iter().map(|name| &**name).chain([finalizer]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service(version: &str, is_deleted: bool, finalizers: &[&str]) -> BalancedService {
+        let deletion_timestamp = is_deleted.then(|| "2026-11-21T12:00:00Z".into());
+        let meta = Meta { resource_version: version.into(), deletion_timestamp, ..Meta::default() };
+        let finalizers = finalizers.iter().map(|one| (*one).into()).collect();
+        let metadata = LifecycleMeta { meta, finalizers, ..LifecycleMeta::default() };
+        BalancedService { metadata, ..BalancedService::default() }
+    }
+
+    /// The API server stores nothing of an object that goes with its last finalizer, and answers with the version of before. A
+    /// webhook that puts a finalizer back answers with that version as well.
+    #[test]
+    fn the_release_of_the_last_finalizer_is_not_undone() {
+        let (_, released) = release(&service("7", true, &["ours"]).metadata, "ours");
+        let released = InFlightWrite { version: Some("7".into()), ..released };
+        for (version, is_deleted, left, is_undone) in [
+            ("7", true, &[][..], false),
+            ("7", true, &["ours"], true),
+            ("7", true, &["theirs"], true),
+            ("8", true, &["theirs"], false),
+            ("7", false, &[], true),
+            ("8", false, &[], false),
+        ] {
+            let answer = WrittenObject::Service(Box::new(service(version, is_deleted, left)));
+            assert_eq!(released.is_undone(&answer), is_undone, "version {version}, deleted: {is_deleted}, {left:?}");
+        }
+        assert!(!released.is_undone(&WrittenObject::Deleted));
+    }
+}
