@@ -122,3 +122,6 @@ impl EventQueue {
         [self.not_before, self.pace.next()].into_iter().flatten().max()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,6 +24,8 @@ mod kinds;
 mod kuryr_metrics;
 mod metrics;
 mod notice;
+#[cfg(test)]
+mod scripted;
 mod source;
 mod state;
 mod writes;

@@ -168,32 +168,4 @@ fn outcome(result: Result<WrittenObject, ApiError>) -> WriteOutcome {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_webhook_says_is_about_one_write_whatever_its_code_is() {
-        let words = "admission webhook \"quota.example.org\" denied the request: not now";
-        let message = || words.to_owned();
-        for error in [
-            ApiError::Conflict { message: message() },
-            ApiError::AlreadyExists { message: message() },
-            ApiError::NotFound { message: message(), namespace: false },
-            ApiError::Forbidden { message: message() },
-            ApiError::Invalid { message: message() },
-            ApiError::Server { message: message(), retry_after: None },
-        ] {
-            assert_eq!(outcome(Err(error)), WriteOutcome::Refused(words.to_owned()));
-        }
-        let words_of_policy = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no";
-        let forbidden = ApiError::Forbidden { message: format!("services \"a\" is forbidden: {words_of_policy}") };
-        assert_eq!(outcome(Err(forbidden)), WriteOutcome::Refused(words_of_policy.to_owned()));
-        let throttled = |message: &str| ApiError::Throttled { message: message.to_owned(), retry_after: None };
-        for (message, all) in [(words, false), ("too many requests", true)] {
-            assert_eq!(asks_all_to_wait(&throttled(message)), all, "{message}");
-            assert_eq!(outcome(Err(throttled(message))), WriteOutcome::Throttled(None));
-        }
-        let conflict = ApiError::Conflict { message: "the object has been modified".to_owned() };
-        assert_eq!(outcome(Err(conflict)), WriteOutcome::Conflict);
-    }
-}
+mod tests;
