@@ -36,6 +36,7 @@ mod load_balancing;
 mod mutation;
 mod mutation_result;
 mod page_size;
+mod paged_list;
 mod raw_rows;
 mod secret_rows;
 mod send_permit;

@@ -6,8 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::list_page::RowPage;
-use crate::list_walk::{Walk, WalkStep};
-use crate::page_size::SHRINKS;
+use crate::paged_list::{PagedList, marker_gone};
 use crate::service::below;
 use crate::statuses::Statuses;
 use crate::transport::ApiRequest;
@@ -196,7 +195,7 @@ impl LoadBalancing {
         Ok(Statuses::read(&read(&format!("the statuses of {load_balancer}"), &answer.body)?, answer.server_time()))
     }
 
-    /// Reads all pages of a list. A page that times out is requested again with a smaller limit.
+    /// Reads all pages of a list.
     async fn list<T: DeserializeOwned>(
         &self,
         kind: CallKind,
@@ -205,64 +204,28 @@ impl LoadBalancing {
         project: Option<&str>,
     ) -> Result<CompleteList<T>, Error> {
         let key = path.last().copied().unwrap_or_default();
-        let list = self.query(path, fields, project)?;
-        let size = self.session.shared.page_size(kind.labels().resource);
-        let mut walk = Walk::default();
-        let mut shrinks = 0;
-        let mut complete = CompleteList::from(Vec::new());
+        let url = self.query(path, fields, project)?;
+        let mut list = PagedList::new(key, self.session.shared.page_size(kind.labels().resource));
         loop {
-            let limit = size.get();
-            let mut url = list.clone();
-            url.query_pairs_mut().append_pair("limit", &limit.to_string());
-            if let Some(marker) = walk.marker() {
-                url.query_pairs_mut().append_pair("marker", marker);
+            let mut url = url.clone();
+            url.query_pairs_mut().extend_pairs(list.parameters());
+            let mut answer = self.session.get(kind, url).await;
+            if self.dialect == Dialect::NeutronLbaas
+                && let (Ok(page), Some(marker)) = (&answer, list.marker())
+                && RowPage::read(key, &page.body)?.ids.is_empty()
+                && self.has_vanished(kind, path, marker).await?
+            {
+                answer = Err(marker_gone(key));
             }
-            let answer = match self.session.get(kind, url).await {
-                Ok(answer) => answer,
-                Err(error) if walk.marker().is_some() && marker_is_gone(&error) => {
-                    if !walk.restart() {
-                        return Err(Error::InvalidMarker { message: error.to_string() });
-                    }
-                    complete = CompleteList::from(Vec::new());
-                    continue;
-                }
-                Err(error) if error.asks_too_much() && size.too_slow(limit) && shrinks < SHRINKS => {
-                    shrinks += 1;
-                    tracing::warn!(%error, limit, smaller = size.get(), "too slow or too large for pages of this size");
-                    continue;
-                }
-                Err(error) => return Err(error),
-            };
-            size.in_time();
-            let page = RowPage::read(key, &answer.body)?;
-            if page.ids.is_empty() && self.marker_vanished(kind, path, walk.marker()).await? {
-                if !walk.restart() {
-                    return Err(Error::InvalidMarker {
-                        message: format!("{key}: the row that a page starts after is gone"),
-                    });
-                }
-                complete = CompleteList::from(Vec::new());
-                continue;
-            }
-            let step = walk.add_page(key, &page.ids, page.next, limit)?;
-            if complete.server_time.is_none() {
-                complete.server_time = answer.server_time();
-            }
-            if step != WalkStep::Echo {
-                let (rows, unreadable) = page.decode();
-                complete.rows.extend(rows);
-                complete.unreadable.extend(unreadable);
-            }
-            if step != WalkStep::More {
-                return Ok(complete);
+            if list.add(answer)? {
+                return Ok(list.complete());
             }
         }
     }
 
     /// Returns whether the row that served as page marker was deleted. neutron-lbaas answers such a marker with an
     /// empty page, as it does at the end of a list; the list has ended only if the row still exists.
-    async fn marker_vanished(&self, kind: CallKind, path: &[&str], marker: Option<&str>) -> Result<bool, Error> {
-        let (Dialect::NeutronLbaas, Some(marker)) = (self.dialect, marker) else { return Ok(false) };
+    async fn has_vanished(&self, kind: CallKind, path: &[&str], marker: &str) -> Result<bool, Error> {
         let mut url = below(&self.url, path)?;
         url.query_pairs_mut().append_pair("fields", "id").append_pair("id", marker);
         let answer = self.session.get(kind, url).await?;
@@ -289,12 +252,6 @@ fn with_fields(url: &mut Url, fields: &[&str]) {
     for field in fields {
         url.query_pairs_mut().append_pair("fields", field);
     }
-}
-
-/// Returns whether the page marker was deleted: Octavia answers 400, and Neutron may answer 404. neutron-lbaas answers
-/// neither, see `marker_vanished`.
-fn marker_is_gone(error: &Error) -> bool {
-    matches!(error, Error::InvalidMarker { .. } | Error::NotFound { .. })
 }
 
 fn read<T: DeserializeOwned>(what: &str, body: &[u8]) -> Result<T, Error> {

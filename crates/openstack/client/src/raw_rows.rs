@@ -2,11 +2,10 @@
 
 use gimbal_octavia_rows::CompleteList;
 use http::HeaderMap;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::list_page::RowPage;
-use crate::list_walk::{Walk, WalkStep};
-use crate::page_size::SHRINKS;
+use crate::paged_list::PagedList;
 use crate::service::below;
 use crate::session::base_url;
 use crate::transport::ApiRequest;
@@ -38,18 +37,24 @@ impl RawQuery {
     }
 }
 
-/// Where a pool refers to its members as `{"id": ".."}`, leaves the IDs alone: as a map each takes ten times as much memory, and a
-/// large cloud has hundreds of thousands of them.
-fn shortened(mut row: Value) -> Value {
-    let members = row.get_mut("members").and_then(Value::as_array_mut);
-    for member in members.into_iter().flatten() {
-        if let Some(id) =
-            member.as_object_mut().filter(|fields| fields.len() == 1).and_then(|fields| fields.remove("id"))
-        {
-            *member = id;
+/// A row in which a pool refers to its members by their IDs alone, where Octavia says `{"id": ".."}`: as a map each takes ten times as
+/// much memory, and a large cloud has hundreds of thousands of them.
+#[derive(Deserialize)]
+#[serde(from = "Value")]
+struct ShortRow(Value);
+
+impl From<Value> for ShortRow {
+    fn from(mut row: Value) -> Self {
+        let members = row.get_mut("members").and_then(Value::as_array_mut);
+        for member in members.into_iter().flatten() {
+            if let Some(id) =
+                member.as_object_mut().filter(|fields| fields.len() == 1).and_then(|fields| fields.remove("id"))
+            {
+                *member = id;
+            }
         }
+        Self(row)
     }
-    row
 }
 
 impl Session {
@@ -59,48 +64,15 @@ impl Session {
     /// # Errors
     /// See [`Error`]; [`Error::NotFound`] if what the collection belongs to does not exist, and the service itself says so.
     pub async fn rows(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<CompleteList<Value>, Error> {
-        let key = query.key;
-        let size = self.shared.page_size(query.resource);
-        let (mut walk, mut shrinks) = (Walk::default(), 0);
-        let mut complete = CompleteList::from(Vec::new());
+        let mut list = PagedList::<ShortRow>::new(query.key, self.shared.page_size(query.resource));
         loop {
-            let limit = size.get();
-            let mut page = query.clone().with("limit", &limit.to_string());
-            if let Some(marker) = walk.marker() {
-                page = page.with("marker", marker);
-            }
-            let answer = match self.raw(at, Verb::List, &page).await {
-                // Octavia answers 400 to the marker of a row that was deleted, and Neutron 404.
-                Err(Error::InvalidMarker { .. } | Error::NotFound { .. }) if walk.marker().is_some() => {
-                    if !walk.restart() {
-                        let message = format!("{key}: the row that a page starts after is gone");
-                        return Err(Error::InvalidMarker { message });
-                    }
-                    complete = CompleteList::from(Vec::new());
-                    continue;
-                }
-                // What is too large is known at once, so that it may be tried in every size.
-                Err(Error::TooLarge { .. }) if size.too_slow(limit) => continue,
-                Err(error) if error.asks_too_much() && size.too_slow(limit) && shrinks < SHRINKS => {
-                    shrinks += 1;
-                    tracing::warn!(%error, limit, smaller = size.get(), "too slow for pages of this size");
-                    continue;
-                }
-                answer => answer?,
-            };
-            size.in_time();
-            let page = RowPage::read(key, &answer.body)?;
-            let step = walk.add_page(key, &page.ids, page.next, limit)?;
-            complete.server_time = complete.server_time.or_else(|| answer.server_time());
-            if step != WalkStep::Echo {
-                let (rows, unreadable) = page.decode();
-                complete.rows.extend(rows.into_iter().map(shortened));
-                complete.unreadable.extend(unreadable);
-            }
-            if step != WalkStep::More {
-                return Ok(complete);
+            let page = list.parameters().iter().fold(query.clone(), |page, (key, value)| page.with(key, value));
+            if list.add(self.raw(at, Verb::List, &page).await)? {
+                break;
             }
         }
+        let CompleteList { rows, unreadable, server_time } = list.complete();
+        Ok(CompleteList { rows: rows.into_iter().map(|ShortRow(row)| row).collect(), unreadable, server_time })
     }
 
     /// Reads one object; `None` if its service says that it does not exist.
@@ -115,7 +87,7 @@ impl Session {
         let unreadable = |problem: &str| Error::Undecodable { message: format!("a {}: {problem}", query.resource) };
         let mut body: Value = serde_json::from_slice(&answer.body).map_err(|error| unreadable(&error.to_string()))?;
         match body.get_mut(query.key).map(Value::take) {
-            Some(row @ Value::Object(_)) => Ok(Some(shortened(row))),
+            Some(row @ Value::Object(_)) => Ok(Some(ShortRow::from(row).0)),
             _ => Err(unreadable(&format!("the answer has no object {}", query.key))),
         }
     }
@@ -146,7 +118,9 @@ mod tests {
     fn only_what_has_nothing_but_an_id_becomes_that() {
         let whole = json!({"id": "m2", "address": "10.0.0.1"});
         let row = json!({"id": "p", "members": [{"id": "m1"}, whole, "m3"], "listeners": [{"id": "l"}]});
-        let shortened = shortened(row);
-        assert_eq!(shortened, json!({"id": "p", "members": ["m1", whole, "m3"], "listeners": [{"id": "l"}]}));
+        assert_eq!(
+            ShortRow::from(row).0,
+            json!({"id": "p", "members": ["m1", whole, "m3"], "listeners": [{"id": "l"}]})
+        );
     }
 }
