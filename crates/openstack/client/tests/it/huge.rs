@@ -11,13 +11,13 @@ use crate::common::{credentials, list};
 const MIB: u64 = 1 << 20;
 
 #[allow(clippy::unwrap_used)]
-async fn cloud() -> (FakeOpenStack, Cloud) {
+async fn cloud(page: u32) -> (FakeOpenStack, Cloud) {
     let fake = FakeOpenStack::start().await.unwrap();
     fake.set(|cloud| {
         cloud.project("p1", "alpha");
         cloud.load_balancer("p1", "lb0", "web");
     });
-    let options = ClientOptions { page: 200, ..ClientOptions::default() };
+    let options = ClientOptions { page, ..ClientOptions::default() };
     let cloud = Cloud::connect(credentials(&fake.url(), &[]), options).await.unwrap();
     list(&cloud).await.unwrap();
     (fake, cloud)
@@ -30,7 +30,7 @@ fn received(cloud: &Cloud) -> u64 {
 
 #[tokio::test]
 async fn a_body_without_end_is_given_up_and_the_request_is_named() {
-    let (fake, cloud) = cloud().await;
+    let (fake, cloud) = cloud(200).await;
     fake.fail(Fault::on("/loadbalancers").endless(200));
     let session = cloud.session(&TokenScope::Project("p1".into()));
     let octavia = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
@@ -51,7 +51,7 @@ async fn a_body_without_end_is_given_up_and_the_request_is_named() {
 
 #[tokio::test]
 async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
-    let (fake, cloud) = cloud().await;
+    let (fake, cloud) = cloud(200).await;
     fake.fail(Fault::on("/loadbalancers").larger_than(100).endless(200));
     fake.forget_calls();
     let session = cloud.session(&TokenScope::Project("p1".into()));
@@ -65,9 +65,30 @@ async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
     assert_eq!(list(&cloud).await.unwrap(), "lb0");
 }
 
+/// What is too large is known at once, other than what is too slow.
+#[tokio::test]
+async fn a_page_that_is_too_large_is_tried_in_every_size_by_both_kinds_of_lists() {
+    for is_raw in [false, true] {
+        let (fake, cloud) = cloud(1000).await;
+        fake.fail(Fault::on("/loadbalancers").larger_than(50).endless(200));
+        fake.forget_calls();
+        if is_raw {
+            let session = cloud.session(&TokenScope::Project("p1".into()));
+            let octavia = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
+            let query = RawQuery::new("loadbalancer", "loadbalancers", &["loadbalancers"]);
+            assert_eq!(session.rows(&octavia, &query).await.unwrap().rows.len(), 1);
+        } else {
+            assert_eq!(list(&cloud).await.unwrap(), "lb0");
+        }
+        let limit = |call: &String| call.rsplit_once("limit=").and_then(|(_, limit)| limit.parse::<u32>().ok());
+        let limits: Vec<u32> = fake.calls().iter().filter_map(limit).collect();
+        assert_eq!(limits, [1000, 500, 250, 125, 62, 50], "raw: {is_raw}");
+    }
+}
+
 #[tokio::test]
 async fn of_a_refusal_only_the_beginning_is_read() {
-    let (fake, cloud) = cloud().await;
+    let (fake, cloud) = cloud(200).await;
     fake.fail(Fault::on("/loadbalancers").endless(500));
     let error = tokio::time::timeout(Duration::from_secs(20), list(&cloud)).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Server { status: 500, .. }), "{error:?}");
