@@ -12,6 +12,7 @@ const PURE: &[&str] = &[
     "gimbal-kuryr-controller-core",
     "gimbal-kuryr-crd",
     "gimbal-kuryr-model",
+    "gimbal-kuryr-packed",
     "gimbal-kuryr-resource",
     "gimbal-kuryr-router-core",
     "gimbal-kuryr-translate",
