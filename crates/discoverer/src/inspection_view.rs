@@ -1,5 +1,6 @@
 //! Turns the state into the answers of `InspectionService`. Read-only.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey};
@@ -57,7 +58,8 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
     }
 
     fn parts(&self) -> u64 {
-        self.publisher.agent.entries().map(|(_, entry)| entry.part_count() as u64).sum()
+        let parts = |entry: &P::Kept| gimbal_session::KeptEntry::part_count(entry) as u64;
+        self.publisher.agent.entries().map(|(_, entry)| parts(entry)).sum()
     }
 
     fn unknown(&self) -> Vec<pb::UnknownScope> {
@@ -105,7 +107,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
 
     /// Describes an entry, if it is offered.
     pub(crate) fn service(&self, key: &P::Key) -> Option<pb::ServiceStatus> {
-        let entry = self.publisher.agent.entry(key)?;
+        let entry: Arc<P::Entry> = gimbal_session::KeptEntry::entry(self.publisher.agent.entry(key)?);
         let reject = self.publisher.agent.rejects().get(key);
         let (state, message) = self.state(key);
         let mut status = pb::ServiceStatus {
@@ -118,7 +120,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
             message,
             ..pb::ServiceStatus::default()
         };
-        P::describe(entry, &mut status);
+        P::describe(&entry, &mut status);
         Some(status)
     }
 

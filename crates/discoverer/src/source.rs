@@ -1,7 +1,6 @@
 //! What each discoverer implements: a source, and the state that is known of it.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_session::{Credit, Freshness, Payload, Reject, Scope, Services};
@@ -10,7 +9,7 @@ use crate::from_writer::{ContentRequest, SourceReply, UnhandledReport};
 use crate::payload::OfferedPayload;
 
 /// Entries that changed, with their newest state; `None` if they are gone.
-pub type Changed<P = Services> = Vec<(<P as Payload>::Key, Option<Arc<<P as Payload>::Entry>>)>;
+pub type Changed<P = Services> = Vec<(<P as Payload>::Key, Option<<P as Payload>::Kept>)>;
 
 /// How much of a source is known. What is unknown is never taken for empty (docs/design.md#rule-4).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

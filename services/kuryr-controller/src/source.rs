@@ -365,7 +365,8 @@ impl Source<Kuryr> for KuryrSource {
         if latest.phase == Phase::Gone && report.is_early() {
             return self.early.push(report);
         }
-        let now = Instant::now();
+        // Nearly all wait for nothing, and have room for it nevertheless.
+        let (report, now) = (Box::new(report), Instant::now());
         let times = match &mut self.state.routers {
             Some(routers) if key.kind == DesiredKind::L7Router => {
                 routers.reported(&key, &latest, report, now);
@@ -430,7 +431,7 @@ impl Source<Kuryr> for KuryrSource {
         handled.extend(self.state.routers.iter_mut().flat_map(|routers| routers.drain_handled()));
         let contents = if self.leads.is_some() { self.contents.drain() } else { Vec::new() };
         let early = self.early.drain(..).map(SourceReply::Repeat);
-        handled.into_iter().map(SourceReply::Handled).chain(early).chain(contents).collect()
+        handled.into_iter().map(|report| SourceReply::Handled(*report)).chain(early).chain(contents).collect()
     }
 }
 

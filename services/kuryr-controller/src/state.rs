@@ -48,10 +48,10 @@ const NOT_SERVED: &str = "Ingresses are not served by this controller, and what 
                           take enable_ingress out of the configuration of openstack-writer";
 
 /// The core for Services.
-pub(crate) type Core = KuryrController<UnhandledReport<Kuryr>>;
+pub(crate) type Core = KuryrController<Box<UnhandledReport<Kuryr>>>;
 
 /// The core for Ingresses.
-pub(crate) type RouterCore = RouterController<UnhandledReport<Kuryr>>;
+pub(crate) type RouterCore = RouterController<Box<UnhandledReport<Kuryr>>>;
 
 /// What is known, for as long as the cluster is the same one.
 pub(crate) struct ControllerState {
@@ -420,7 +420,7 @@ mod tests {
             list(&mut object.spec, texts.collect());
             let found = desired(&object, &CloudFacts::default()).unwrap();
             let entry = DesiredEntry::LoadBalancer(found.wanted);
-            agent.set(key.clone(), Some(Arc::new(entry)), Instant::now());
+            agent.set(key.clone(), Some(entry.into()), Instant::now());
             assert!(!agent.is_too_large(&key), "{at}: {:?}", agent.rejects());
         }
     }

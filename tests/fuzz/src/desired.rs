@@ -128,7 +128,7 @@ pub(crate) fn controller(now: Instant) -> AgentEnd<Kuryr> {
     agent.set_incarnation("source".into());
     agent.grant_reports(Credit { changes: 8, bytes: 1 << 20 });
     for (namespace, name) in [("team-a", "nginx"), ("team-a", "redis"), ("team-b", "nginx")] {
-        agent.set(key(namespace, name), Some(wanted(3)), now);
+        agent.set(key(namespace, name), Some(wanted(3).into()), now);
     }
     agent.source_complete();
     agent.connected(now);
@@ -142,8 +142,8 @@ fn conversation() -> Vec<AgentMessage<Kuryr>> {
     let verdict = agent.receive(WriterMessage::Welcome(welcome()), now);
     assert_eq!(verdict, AgentVerdict::Continue);
     said.extend(std::iter::from_fn(|| agent.next(now)));
-    agent.set(key("team-a", "nginx"), Some(wanted(4)), now);
-    agent.set(key("team-a", "redis"), Some(Arc::new(DesiredEntry::Deleting { owner: "uid".into() })), now);
+    agent.set(key("team-a", "nginx"), Some(wanted(4).into()), now);
+    agent.set(key("team-a", "redis"), Some(DesiredEntry::Deleting { owner: "uid".into() }.into()), now);
     agent.set(key("team-b", "nginx"), None, now);
     said.extend(std::iter::from_fn(|| agent.next(now + Duration::from_secs(20))));
     let rest = [

@@ -38,7 +38,7 @@ pub(crate) fn run(data: &[u8]) {
         while let Some(received) = agent.take_report() {
             agent.report_done(&received);
         }
-        agent.set(key("team-a", "nginx"), Some(wanted(1 + step.to_le_bytes()[0] % 8)), now);
+        agent.set(key("team-a", "nginx"), Some(wanted(1 + step.to_le_bytes()[0] % 8).into()), now);
     }
     assert_eq!(agent.entries().count(), 3, "an answer changed what the source has");
 }

@@ -10,7 +10,9 @@ use gimbal_kuryr_resource::{
     StatusSource, StatusStep, WriteBody, difference, fingerprint, of_status, release, target, with_finalizer,
 };
 use gimbal_kuryr_translate::{StatusInput, encoded_len, status};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -220,8 +222,9 @@ impl<T> KuryrController<T> {
         let not_streamed = self.refused(key, situation, balancer);
         let has_facts = self.facts.is_some();
         let BalancerItem { findings, offer_findings, offer, pauses, hold, status_done, .. } =
-            self.items.get_mut(key)?;
-        let report = offer.report_of(owner).map(|report| &**report);
+            &mut **self.items.get_mut(key)?;
+        let report = offer.report_of(owner);
+        let report = report.as_deref();
         let findings: Vec<_> = findings.iter().chain(&*offer_findings).cloned().collect();
         let source = StatusSource {
             old: balancer.status.as_ref(),
@@ -245,8 +248,10 @@ impl<T> KuryrController<T> {
             })
         };
         let event = |reason: &str| findings.iter().find(|one| one.reason() == reason).map(|one| one.event());
-        let of = ConditionsOf { report, event: &event, offered: offer.offered.as_deref() };
-        let told = |old: &KuryrLoadBalancerStatus, new: &KuryrLoadBalancerStatus| of_status(old, new, of);
+        let told = |old: &KuryrLoadBalancerStatus, new: &KuryrLoadBalancerStatus| {
+            let offered = offer.offered.as_ref().map(PackedEntry::entry);
+            of_status(old, new, ConditionsOf { report, event: &event, offered: offered.as_deref() })
+        };
         match source.step(make, told, &pauses[1], hold, now) {
             StatusStep::Kept => None,
             StatusStep::Shown => {
@@ -273,7 +278,7 @@ impl<T> KuryrController<T> {
             && item.service_done
             && item.offer.gone.is_none()
         {
-            self.handled.extend(item.offer.token.take());
+            self.handled.extend(item.offer.report_shown());
         }
     }
 }

@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
-use gimbal_kuryr_model::{
-    CloudFacts, DesiredEntry, DesiredKey, DesiredKind, FreeQuota, LoadBalancerReport, MemberMode,
-};
+use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind, FreeQuota, LoadBalancerReport, MemberMode};
 use gimbal_kuryr_resource::{
     ChangedServices, ClusterKnowledge, ClusterObject, ClusterWrite, KindReading, KuryrKind, ObjectNotice, ObjectPauses,
     OfferedEntry, ReadyTimes, ResourceCounts, Sighting, WriteOutcome,
 };
 use gimbal_kuryr_translate::{Nodes, ServiceIndex};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
 use gimbal_schedule::{Queue, Urgency};
 use jiff::Timestamp;
 
+use crate::held::RecentBalancers;
 use crate::item::{BalancerItem, WRITTEN};
-use crate::sharing::share_in_report;
 use crate::timing::is_shown_ready;
 use crate::{KuryrSettings, WatchedObject};
 
@@ -29,7 +28,9 @@ pub struct KuryrController<T> {
     pub(crate) index: ServiceIndex,
     pub(crate) nodes: Nodes,
     pub(crate) listed_nodes: BTreeSet<Text>,
-    pub(crate) items: BTreeMap<SourceKey, BalancerItem<T>>,
+    /// A node of the map has room for more than it holds, so they are not in it.
+    pub(crate) items: BTreeMap<SourceKey, Box<BalancerItem<T>>>,
+    pub(crate) recent: RecentBalancers,
     /// How much has been read of each kind.
     pub(crate) readings: [KindReading; KuryrKind::ALL.len()],
     /// UIDs of routers, which are owners too, and no Service's.
@@ -66,6 +67,7 @@ impl<T> KuryrController<T> {
             nodes: Nodes::default(),
             listed_nodes: BTreeSet::new(),
             items: BTreeMap::new(),
+            recent: RecentBalancers::default(),
             readings: Default::default(),
             routers: BTreeSet::new(),
             followed: None,
@@ -128,10 +130,7 @@ impl<T> KuryrController<T> {
             return;
         };
         self.measured.measure(&mut item.offer, report, now);
-        let mut report = report.clone();
-        let shown = item.held.as_ref().and_then(|held| held.object.status.as_ref());
-        share_in_report(&mut report, item.offer.drained.as_deref(), shown);
-        item.offer.take_report(report, token);
+        item.offer.take_report(report.clone(), token);
         (item.status_done, item.service_done) = (false, false);
         self.dirty.insert(key);
     }
@@ -165,9 +164,14 @@ impl<T> KuryrController<T> {
     /// Returns the next write, if there is one now. `now` is for pauses, `wall` for the times in conditions.
     pub fn next_write(&mut self, now: Instant, wall: Timestamp) -> Option<ClusterWrite> {
         self.settle();
-        if !self.may_act() {
-            return None;
+        let write = if self.may_act() { self.plan_next(now, wall) } else { None };
+        if write.is_none() {
+            self.recent.clear();
         }
+        write
+    }
+
+    fn plan_next(&mut self, now: Instant, wall: Timestamp) -> Option<ClusterWrite> {
         while let Some(object) = self.queue.pop(now) {
             if let Some(write) = self.plan(&object, now, wall) {
                 self.queue.start(object);
@@ -186,7 +190,7 @@ impl<T> KuryrController<T> {
 
     /// Returns the entries that changed since the last call; `None` for one that is not offered any more. Returns nothing
     /// while [`knowledge`](Self::knowledge) is [`Waiting`](ClusterKnowledge::Waiting).
-    pub fn drain(&mut self, now: Instant) -> Vec<(DesiredKey, Option<Arc<DesiredEntry>>)> {
+    pub fn drain(&mut self, now: Instant) -> Vec<(DesiredKey, Option<PackedEntry>)> {
         self.settle();
         if self.waits_for().is_some() {
             return Vec::new();
@@ -194,7 +198,7 @@ impl<T> KuryrController<T> {
         let mut drained = Vec::new();
         for key in std::mem::take(&mut self.undrained) {
             let Some(item) = self.items.get_mut(&key) else { continue };
-            let BalancerItem { offer, held, .. } = item;
+            let BalancerItem { offer, held, .. } = &mut **item;
             let Some(found) = offer.drain(now, |generation| is_shown_ready(held.as_ref(), generation)) else {
                 continue;
             };

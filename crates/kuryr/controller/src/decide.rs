@@ -1,19 +1,19 @@
 //! Decides what is offered.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::reasons;
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text};
-use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, ObjectPauses, Told, is_alone};
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text, VipWish};
+use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, ObjectPauses, Told};
 use gimbal_kuryr_translate::{
     Finding, Input, NotBalanced, NotStreamed, desired, named_service, owner_alone, translate,
 };
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 
 use crate::KuryrController;
-use crate::item::{BalancerItem, ServiceProof, has_finalizer, spec_version};
+use crate::item::{BalancerItem, ServiceProof, has_finalizer};
 use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
 
 impl<T> KuryrController<T> {
@@ -89,7 +89,8 @@ impl<T> KuryrController<T> {
         let Some(joined) = self.index.get(key) else { return };
         let (facts, settings) = (self.facts.as_deref(), &self.settings.services);
         let item = self.items.get(key);
-        let chosen = item.zip(facts).and_then(|(item, facts)| item.chosen(&joined.service.metadata.meta.uid, facts));
+        let (uid, balancer) = (&joined.service.metadata.meta.uid, situation.balancer.as_deref());
+        let chosen = item.zip(facts).and_then(|(item, facts)| item.chosen(uid, balancer, facts));
         let chosen = chosen.as_ref();
         let input = Input { joined: &joined, nodes: &self.nodes, facts, settings, exists: true, chosen };
         // Why it has none was asked already.
@@ -100,16 +101,8 @@ impl<T> KuryrController<T> {
         if let Some(item) = self.items.get_mut(key) {
             (item.findings, item.hostname) = (translated.findings, translated.hostname);
             let spec = translated.spec;
-            if situation.balancer.as_ref().is_none_or(|balancer| balancer.spec != spec) {
-                item.wanted_spec = Some(Box::new(spec));
-                return;
-            }
-            item.wanted_spec = None;
-            // Its texts are those of the slices, which are kept anyway.
-            if let Some(held) = item.held.as_mut().filter(|held| !held.is_shared) {
-                Arc::make_mut(&mut held.object).spec = spec;
-                held.is_shared = true;
-            }
+            let is_other = situation.balancer.as_ref().is_none_or(|balancer| balancer.spec != spec);
+            item.wanted_spec = is_other.then(|| Box::new(spec));
         }
     }
 
@@ -260,7 +253,7 @@ impl<T> KuryrController<T> {
             let fails = is_kept_by_others(balancer) || item.pauses.iter().any(ObjectPauses::is_failing);
             return if fails { alone() } else { None };
         }
-        item.ours = Some(spec_version(balancer));
+        item.ours = item.held.as_ref().map(|held| (held.uid.clone(), held.generation));
         match desired(balancer, &facts) {
             Ok(streamed) => {
                 (item.not_offered, item.offer_findings) = (None, streamed.findings);
@@ -275,11 +268,14 @@ impl<T> KuryrController<T> {
 
     fn set_offered(&mut self, key: &SourceKey, entry: Option<DesiredEntry>) {
         let Some(item) = self.items.get_mut(key) else { return };
+        if item.offer.offers(entry.as_ref()) {
+            return;
+        }
         let told = entry.as_ref().and_then(|entry| replacement(item, entry));
-        let Some(change) = item.offer.set(entry) else { return };
+        let change = item.offer.set(entry);
         self.handled.extend(change.token);
         if change.is_other_owner {
-            let own = item.held.as_ref().map(|held| &held.object.metadata.meta.uid);
+            let own = item.held.as_ref().map(|held| &held.uid);
             item.offers_itself = own.is_some() && item.offer.owner() == own;
         }
         if item.offer.is_deleting() {
@@ -344,11 +340,13 @@ fn is_protecting(situation: &Situation, owner: &Text) -> bool {
 
 /// Returns what is to be reported of a load balancer that is replaced: something is to be another one that it keeps for its life.
 fn replacement<T>(item: &BalancerItem<T>, after: &DesiredEntry) -> Option<Told> {
-    let (before, after) = (wanted_header(item.offer.offered.as_deref()?)?, wanted_header(after)?);
+    let before = item.offer.offered.as_ref().filter(|entry| !entry.is_alone())?.entry();
+    let (before, after) = (wanted_header(&before)?, wanted_header(after)?);
     if before.owner != after.owner || (&before.placement, &before.vip) == (&after.placement, &after.vip) {
         return None;
     }
-    let made = item.balancer()?.status.as_ref()?.loadbalancer.as_ref()?;
+    let held = item.held.as_ref()?.object();
+    let made = held.status.as_ref()?.loadbalancer.as_ref()?;
     // The status names neither flavor nor zone.
     let made: [&str; 7] = [&made.project_id, &made.provider, "", "", &made.subnet_id, &made.ip, &made.port_id];
     let parts = before.kept_for_life().into_iter().zip(after.kept_for_life()).zip(made);
@@ -365,7 +363,7 @@ fn replacement<T>(item: &BalancerItem<T>, after: &DesiredEntry) -> Option<Told> 
 
 fn wanted_header(entry: &DesiredEntry) -> Option<&LoadBalancerHeader> {
     match entry {
-        DesiredEntry::LoadBalancer(wanted) if !is_alone(entry) => Some(&wanted.header),
+        DesiredEntry::LoadBalancer(wanted) if wanted.header.vip != VipWish::default() => Some(&wanted.header),
         DesiredEntry::LoadBalancer(_) | DesiredEntry::Deleting { .. } => None,
     }
 }

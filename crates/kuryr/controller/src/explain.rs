@@ -1,8 +1,10 @@
 //! Why an entry is offered as it is, in sentences.
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind};
-use gimbal_kuryr_resource::{KuryrKind, is_alone};
+use gimbal_kuryr_resource::{KeptReport, KuryrKind};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 
 use crate::KuryrController;
 use crate::item::{BalancerItem, WRITTEN, has_finalizer};
@@ -16,7 +18,7 @@ impl<T> KuryrController<T> {
             return vec![format!("Nothing of kind {} is offered by this controller.", key.kind.as_str())];
         }
         let key = SourceKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        let situation = self.situation(&key);
+        let situation = self.situation_now(&key);
         let mut said = vec![about_service(&situation)];
         said.extend(about_balancer(&situation));
         let Some(item) = self.items.get(&key) else { return said };
@@ -25,7 +27,7 @@ impl<T> KuryrController<T> {
             true => format!("About its settings: {finding}."),
             false => format!("Left out: {finding}."),
         }));
-        if let Some(report) = &item.offer.report {
+        if let Some(report) = item.offer.report.as_ref().map(KeptReport::get) {
             let error = report.last_error.as_ref().map(|error| format!(" OpenStack's last refusal: {error}"));
             said.push(format!(
                 "The writer's last report, about generation {}: {}.{}",
@@ -43,11 +45,12 @@ impl<T> KuryrController<T> {
     }
 
     fn about_offer(&self, key: &SourceKey, situation: &Situation, item: &BalancerItem<T>) -> Vec<String> {
-        match item.offer.offered.as_deref() {
+        let offered = item.offer.offered.as_ref();
+        match offered.map(PackedEntry::entry).as_deref() {
             Some(DesiredEntry::LoadBalancer(wanted)) => {
                 let members = wanted.members.as_slice().len();
                 let ports = wanted.header.listeners.len();
-                let mut said = vec![if item.offer.offered.as_deref().is_some_and(is_alone) {
+                let mut said = vec![if offered.is_some_and(PackedEntry::is_alone) {
                     "The writer hears of its owner, and of nothing else.".to_owned()
                 } else {
                     let generation = wanted.generation;

@@ -1,16 +1,17 @@
 //! What is kept of one namespace and name: of the KuryrLoadBalancer, what is offered of it, and what the writer said.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_crd::names::{conditions, finalizers};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{CloudFacts, DesiredEntry, LoadBalancerReport, Text};
-use gimbal_kuryr_resource::{KuryrKind, ObjectPauses, OfferedEntry, Purpose, Told, fingerprint, is_alone, says_true};
-use gimbal_kuryr_translate::{Chosen, Finding, NotStreamed, is_uid, named_service, status_knowledge};
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry, Text};
+use gimbal_kuryr_resource::{KuryrKind, ObjectPauses, OfferedEntry, Purpose, Told, fingerprint, says_true};
+use gimbal_kuryr_translate::{Chosen, Finding, NotStreamed, is_uid, named_service};
 
-use crate::sharing::share_in_status;
+use gimbal_session::KeptEntry as _;
+
+use crate::held::HeldBalancer;
 
 /// The kinds that are written to, in the order of [`BalancerItem::pauses`].
 pub(crate) const WRITTEN: [KuryrKind; 2] = [KuryrKind::Service, KuryrKind::LoadBalancer];
@@ -111,35 +112,6 @@ pub(crate) enum ServiceProof {
     Version(Text),
 }
 
-/// A KuryrLoadBalancer.
-#[derive(Debug)]
-pub(crate) struct HeldBalancer {
-    pub(crate) object: Arc<KuryrLoadBalancer>,
-    /// Whether it is known from an answer that the watch has not shown yet.
-    pub(crate) ahead: bool,
-    /// The list that contained it last.
-    pub(crate) listed: u32,
-    /// Whether its status names what exists.
-    pub(crate) known: bool,
-    /// Whether its spec shares its texts with the slices.
-    pub(crate) is_shared: bool,
-}
-
-impl HeldBalancer {
-    pub(crate) fn new(
-        mut object: KuryrLoadBalancer,
-        ahead: bool,
-        listed: u32,
-        (entry, report): (Option<&DesiredEntry>, Option<&LoadBalancerReport>),
-    ) -> Self {
-        let known = !status_knowledge(&object).needs_discovery();
-        if let Some(status) = &mut object.status {
-            share_in_status(status, entry, report);
-        }
-        Self { object: Arc::new(object), ahead, listed, known, is_shared: false }
-    }
-}
-
 impl<T> BalancerItem<T> {
     /// Whether there is nothing to keep.
     pub(crate) fn is_idle(&self) -> bool {
@@ -156,7 +128,7 @@ impl<T> BalancerItem<T> {
     /// controller ran. It is set back, and the writer must not act upon it before. What is wanted is in `wanted_spec` only if it
     /// `is_known`.
     pub(crate) fn is_edited(&self, balancer: &KuryrLoadBalancer, is_known: bool) -> bool {
-        let offers = self.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !is_alone(entry));
+        let offers = self.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !entry.is_alone());
         if self.ours.as_ref() == Some(&spec_version(balancer)) {
             return false;
         }
@@ -170,31 +142,32 @@ impl<T> BalancerItem<T> {
     }
 
     /// What was chosen for the load balancer of a Service: what its KuryrLoadBalancer says, unless somebody has edited it.
-    pub(crate) fn chosen(&self, service: &Text, facts: &CloudFacts) -> Option<Chosen> {
-        let offered = match self.offer.offered.as_deref() {
-            Some(entry) if is_alone(entry) || entry.owner() != service => None,
-            Some(DesiredEntry::LoadBalancer(wanted)) => Some(wanted),
-            Some(DesiredEntry::Deleting { .. }) | None => None,
-        };
+    pub(crate) fn chosen(
+        &self,
+        service: &Text,
+        balancer: Option<&KuryrLoadBalancer>,
+        facts: &CloudFacts,
+    ) -> Option<Chosen> {
+        let offered = self.offer.offered.as_ref();
+        let offered = offered.filter(|entry| !entry.is_deleting() && !entry.is_alone() && entry.owner() == service);
         let is_made = |spec: &KuryrLoadBalancerSpec| named_service(spec) == Some(service) && spec.project_id.is_some();
-        let held = self.balancer().filter(|held| is_made(&held.spec));
-        let is_ours = |held: &&Arc<KuryrLoadBalancer>| self.ours.as_ref() == Some(&spec_version(held));
-        let status = self.balancer().and_then(|held| held.status.as_ref()?.loadbalancer.as_ref());
-        let made_in = status.map(|made| made.subnet_id.clone());
+        let held = balancer.filter(|held| is_made(&held.spec));
+        let is_ours = |held: &&KuryrLoadBalancer| self.ours.as_ref() == Some(&spec_version(held));
+        let status = balancer.and_then(|held| held.status.as_ref());
+        let made_in = status.and_then(|status| status.loadbalancer.as_ref()).map(|made| made.subnet_id.clone());
         let chosen = match (held.filter(|held| offered.is_none() || is_ours(held)), offered) {
             (Some(held), _) => Some(Chosen::of_spec(&held.spec)),
-            (None, offered) => offered.map(|it| Chosen::of_header(&it.header).with_members(&it.members, facts)),
+            (None, offered) => offered.and_then(|offered| match &*offered.entry() {
+                DesiredEntry::LoadBalancer(it) => Some(Chosen::of_header(&it.header).with_members(&it.members, facts)),
+                DesiredEntry::Deleting { .. } => None,
+            }),
         };
-        let conditions = self.balancer().and_then(|held| held.status.as_ref()).map(|status| &*status.conditions);
+        let conditions = status.map(|status| &*status.conditions);
         let was_kept = |finding: &Finding| {
             let is_said = |said| says_true(said, finding.condition(), &finding.to_string());
             self.findings.contains(finding) || conditions.is_some_and(is_said)
         };
         chosen.map(|chosen| chosen.made_in(made_in).kept(was_kept))
-    }
-
-    pub(crate) fn balancer(&self) -> Option<&Arc<KuryrLoadBalancer>> {
-        self.held.as_ref().map(|held| &held.object)
     }
 }
 

@@ -10,7 +10,8 @@ use gimbal_kuryr_resource::{
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{ServiceProof, named_owners, spec_version, which};
+use crate::held::HeldBalancer;
+use crate::item::{ServiceProof, spec_version, which};
 use crate::service_writes::print_of_ours;
 
 impl<T> KuryrController<T> {
@@ -47,9 +48,7 @@ impl<T> KuryrController<T> {
                         pauses.conflicted(now);
                     }
                     if !is_known && write.version.is_none() {
-                        let named =
-                            item.held.as_ref().and_then(|held| named_owners(&held.object).into_iter().flatten().next());
-                        if let Some(uid) = named {
+                        if let Some(uid) = item.held.as_ref().and_then(HeldBalancer::named_owner) {
                             let lists = self.readings[KuryrKind::Service as usize].lists();
                             (item.dead, item.dead_in) = (Some(uid.clone()), lists);
                         }
@@ -126,7 +125,7 @@ impl<T> KuryrController<T> {
     /// Tells it on the Service; on the KuryrLoadBalancer where there is none.
     pub(crate) fn tell(&mut self, key: &SourceKey, notices: Vec<Told>) {
         let service = self.index.service(key).map(|service| service.metadata.meta.uid.clone());
-        let balancer = self.items.get(key).and_then(|item| item.balancer()).map(|it| it.metadata.meta.uid.clone());
+        let balancer = self.items.get(key).and_then(|item| item.held.as_ref()).map(|held| held.uid.clone());
         let kind = if service.is_some() { KuryrKind::Service } else { KuryrKind::LoadBalancer };
         let Some(uid) = service.or(balancer) else { return };
         for told in notices {

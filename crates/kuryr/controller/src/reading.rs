@@ -5,11 +5,12 @@ use std::sync::Arc;
 use gimbal_kubernetes_objects::{BalancedService, Meta, Node};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::annotations;
-use gimbal_kuryr_resource::{EndedList, KindReading, KuryrKind, Sighting, is_newer};
+use gimbal_kuryr_resource::{EndedList, KindReading, KuryrKind, Sighting, is_newer, is_newer_version};
 use gimbal_kuryr_translate::{NodeChange, Nodes, status_knowledge};
 use gimbal_model::SourceKey;
 
-use crate::item::{HeldBalancer, ServiceProof};
+use crate::held::HeldBalancer;
+use crate::item::ServiceProof;
 use crate::sighting::private::AnyObject;
 use crate::went_back::is_protected;
 use crate::{KuryrController, WatchedObject};
@@ -96,7 +97,7 @@ impl<T> KuryrController<T> {
                 let unlisted = |held: &mut HeldBalancer| held.listed != list;
                 for (key, item) in &mut self.items {
                     if let Some(held) = item.held.take_if(unlisted) {
-                        item.note_lost_balancer(&held.object, went_back);
+                        item.note_lost_balancer(&held, went_back);
                         self.handled.extend(item.offer.forget_shown_report());
                         self.dirty.insert(key.clone());
                     }
@@ -205,29 +206,28 @@ impl<T> KuryrController<T> {
         item.lost.take_if(|lost| *lost == balancer.metadata.meta.uid);
         let known = !status_knowledge(&balancer).needs_discovery();
         if let Some(held) = &mut item.held {
-            let (new, old) = (&balancer.metadata.meta, &held.object.metadata.meta);
+            let new = &balancer.metadata.meta;
             held.listed = listed;
-            if new.resource_version == old.resource_version && !went_back {
+            if new.resource_version == held.version && !went_back {
                 if std::mem::take(&mut held.ahead) {
                     self.dirty.insert(key);
                 }
                 return;
             }
-            if held.ahead && is_newer(old, new) {
+            if held.ahead && is_newer_version(&held.version, &new.resource_version) {
                 return;
             }
             // Somebody has wiped the status. What is known of it is asked for, and not written from memory; unless the writer
             // has heard already that nothing is known.
-            if held.known && !known && new.uid == old.uid && !item.offer.told_unknown() {
+            if held.known && !known && new.uid == held.uid && !item.offer.told_unknown() {
                 self.handled.extend(item.offer.forget_report());
             }
         }
         let own = &balancer.metadata.meta.uid;
-        let other = item.held.as_ref().map(|held| &held.object).filter(|held| held.metadata.meta.uid != *own).cloned();
-        if let Some(other) = other {
+        if let Some(other) = item.held.take_if(|held| held.uid != *own) {
             item.note_lost_balancer(&other, went_back);
         }
-        item.held = Some(HeldBalancer::new(balancer, false, listed, item.offer.said()));
+        item.held = Some(self.recent.hold(balancer, false, listed, self.leads));
         self.dirty.insert(key);
     }
 
@@ -236,7 +236,7 @@ impl<T> KuryrController<T> {
         let key = key_of(meta);
         let Some(item) = self.items.get_mut(&key) else { return };
         item.pauses[1].seen();
-        let is_stale = |held: &HeldBalancer| held.ahead && is_newer(&held.object.metadata.meta, meta);
+        let is_stale = |held: &HeldBalancer| held.ahead && is_newer_version(&held.version, &meta.resource_version);
         if !item.held.as_ref().is_some_and(is_stale) {
             item.held = None;
             self.handled.extend(item.offer.forget_shown_report());
@@ -269,10 +269,11 @@ impl<T> KuryrController<T> {
         if item.dead_balancer.as_ref() == Some(&balancer.metadata.meta.uid) {
             return;
         }
-        if held.is_some_and(|held| !is_newer(&balancer.metadata.meta, &held.object.metadata.meta)) {
+        let version = &balancer.metadata.meta.resource_version;
+        if held.is_some_and(|held| !is_newer_version(version, &held.version)) {
             return;
         }
-        item.held = Some(HeldBalancer::new(balancer, true, listed, item.offer.said()));
+        item.held = Some(self.recent.hold(balancer, true, listed, self.leads));
     }
 }
 

@@ -26,7 +26,8 @@ impl<T> KuryrController<T> {
 
     /// Takes in that the writer tries an entry that it refused before.
     pub fn resolved(&mut self, key: &DesiredKey, now: Instant) {
-        if let Some(BalancerItem { offer, held, .. }) = self.items.get_mut(&source_key(key)) {
+        if let Some(item) = self.items.get_mut(&source_key(key)) {
+            let BalancerItem { offer, held, .. } = &mut **item;
             offer.resolved(now, |generation| is_shown_ready(held.as_ref(), generation));
             self.dirty.insert(source_key(key));
         }

@@ -100,7 +100,7 @@ impl<T> KuryrController<T> {
         let outcome = if goes {
             ServiceOutcome { load_balancer: Default::default(), ports_error: None }
         } else {
-            service_status(service, spec, item.hostname.as_ref(), report.map(|report| &**report), &findings)
+            service_status(service, spec, item.hostname.as_ref(), report.as_deref(), &findings)
         };
         let mut new = service.status.clone();
         // Without a report nothing is known of addresses and ports.

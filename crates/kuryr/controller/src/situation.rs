@@ -10,6 +10,7 @@ use gimbal_kuryr_translate::{NotBalanced, unwanted};
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
+use crate::held::HeldBalancer;
 use crate::item::{BalancerItem, ServiceProof, has_finalizer, named_owners, service_has_finalizer, was_served};
 
 /// What the Service says.
@@ -85,10 +86,21 @@ impl Situation {
 }
 
 impl<T> KuryrController<T> {
-    pub(crate) fn situation(&self, key: &SourceKey) -> Situation {
+    pub(crate) fn situation(&mut self, key: &SourceKey) -> Situation {
+        let held = self.items.get(key).and_then(|item| item.held.as_ref());
+        let balancer = held.map(|held| self.recent.open(held));
+        self.situation_of(key, balancer)
+    }
+
+    /// The same, where nothing may change.
+    pub(crate) fn situation_now(&self, key: &SourceKey) -> Situation {
+        let held = self.items.get(key).and_then(|item| item.held.as_ref());
+        self.situation_of(key, held.map(HeldBalancer::object))
+    }
+
+    fn situation_of(&self, key: &SourceKey, balancer: Option<Arc<KuryrLoadBalancer>>) -> Situation {
         let service = self.index.service(key).cloned();
-        let item = self.items.get(key);
-        let balancer = item.and_then(BalancerItem::balancer).cloned();
+        let item = self.items.get(key).map(|item| &**item);
         let offered = item.and_then(|item| item.offer.owner());
         let need = match &service {
             None => ServiceNeed::Absent,
@@ -124,7 +136,7 @@ impl<T> KuryrController<T> {
         }
         let lacks_endpoints = || {
             let joined = self.index.get(key);
-            joined.is_none_or(|joined| joined.slices.iter().all(|part| part.slice.endpoints.is_empty()))
+            joined.is_none_or(|joined| !joined.slices.iter().any(|part| part.has_endpoints))
         };
         (settings.services.require_endpoints && lacks_endpoints()).then_some(NotBalanced::NoEndpoints)
     }
@@ -181,7 +193,7 @@ impl<T> KuryrController<T> {
             return OwnerFate::Elsewhere;
         }
         let may_know = |item: &BalancerItem<T>| {
-            let names = item.balancer().is_some_and(|balancer| named_owners(balancer).contains(&Some(owner)));
+            let names = item.held.as_ref().is_some_and(|held| held.owners.iter().flatten().any(|named| named == owner));
             names && item.proof.is_none() && item.dead.as_ref() != Some(owner)
         };
         if others().any(|(_, item)| may_know(item)) { OwnerFate::Doubtful } else { OwnerFate::Goes }
@@ -198,7 +210,7 @@ fn is_kept<T>(
     item: Option<&BalancerItem<T>>,
 ) -> bool {
     let uid = &service.metadata.meta.uid;
-    let offered = item.and_then(|item| item.offer.offered.as_deref()).filter(|entry| entry.owner() == uid);
+    let offered = item.and_then(|item| item.offer.offered.as_ref()).filter(|entry| entry.owner() == uid);
     let names_it = |balancer: &&KuryrLoadBalancer| named_owners(balancer).contains(&Some(uid));
     let names_none = |balancer: &KuryrLoadBalancer| named_owners(balancer) == [None, None];
     let own = balancer.filter(|balancer| names_it(balancer) || names_none(balancer) || offered.is_some());

@@ -1,13 +1,14 @@
 //! How long it takes until what is wanted is there, and what does not come about.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredKey, LoadBalancerReport};
-use gimbal_kuryr_resource::{LateCounts, shows_ready};
+use gimbal_kuryr_resource::{KeptReport, LateCounts};
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{BalancerItem, HeldBalancer};
+use crate::held::HeldBalancer;
 
 impl<T> KuryrController<T> {
     /// Returns how long those load balancers took that became ready since the last call: from when a change of theirs was first
@@ -25,22 +26,22 @@ impl<T> KuryrController<T> {
     /// process counts from when it began to lead, at the earliest.
     pub fn count_late(&mut self, now: Instant) -> LateCounts {
         let mut counts = LateCounts::default();
-        for BalancerItem { offer, held, .. } in self.items.values_mut() {
-            counts.add(offer.note_unready(now, |generation| is_shown_ready(held.as_ref(), generation)));
+        for item in self.items.values_mut() {
+            let shows_ready = |generation| is_shown_ready(item.held.as_ref(), generation);
+            counts.add(item.offer.note_unready(now, shows_ready));
         }
         counts
     }
 
     /// Returns the latest report of an entry.
     #[must_use]
-    pub fn report(&self, key: &DesiredKey) -> Option<&LoadBalancerReport> {
+    pub fn report(&self, key: &DesiredKey) -> Option<Arc<LoadBalancerReport>> {
         let key = SourceKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        self.items.get(&key)?.offer.report.as_deref()
+        self.items.get(&key)?.offer.report.as_ref().map(KeptReport::get)
     }
 }
 
 /// Whether the status of a KuryrLoadBalancer says that a generation is there.
 pub(crate) fn is_shown_ready(held: Option<&HeldBalancer>, generation: i64) -> bool {
-    let status = held.and_then(|held| held.object.status.as_ref());
-    status.is_some_and(|status| shows_ready(&status.conditions, generation))
+    held.is_some_and(|held| held.ready == Some(generation))
 }

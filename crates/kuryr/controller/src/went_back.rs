@@ -11,13 +11,13 @@
 use std::collections::BTreeSet;
 
 use gimbal_kubernetes_objects::BalancedService;
-use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{KuryrKind, ObjectPauses};
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
-use crate::item::{BalancerItem, has_finalizer, named_owners, service_has_finalizer};
+use crate::held::HeldBalancer;
+use crate::item::{BalancerItem, service_has_finalizer};
 
 impl<T> KuryrController<T> {
     pub(crate) fn store_went_back(&mut self) {
@@ -60,7 +60,7 @@ impl<T> KuryrController<T> {
             let service = self.index.service(key).map(|service| &service.metadata.meta.uid);
             let is_deleting = item.offer.offered.as_ref().is_some_and(|entry| entry.is_deleting());
             let named = item.held.as_ref().filter(|_| !is_deleting);
-            let named = named.and_then(|held| named_owners(&held.object).into_iter().flatten().next());
+            let named = named.and_then(HeldBalancer::named_owner);
             let owner = item.offer.wanted_owner().filter(|_| !item.offers_itself).or(named);
             let is_lost = |owner: &&Text| Some(*owner) != service && (went_back || vanished.contains(*owner));
             if let Some(owner) = owner.filter(is_lost).cloned() {
@@ -74,9 +74,9 @@ impl<T> KuryrController<T> {
 impl<T> BalancerItem<T> {
     /// Called when a KuryrLoadBalancer is not there any more, or another one is, and no watch has shown a deletion. One of its own
     /// is lost if the store went back, and if it had our finalizer.
-    pub(crate) fn note_lost_balancer(&mut self, balancer: &KuryrLoadBalancer, went_back: bool) {
-        let own = &balancer.metadata.meta.uid;
-        let is_undone = went_back || (has_finalizer(balancer) && !balancer.metadata.is_being_deleted());
+    pub(crate) fn note_lost_balancer(&mut self, balancer: &HeldBalancer, went_back: bool) {
+        let own = &balancer.uid;
+        let is_undone = went_back || (balancer.has_finalizer && !balancer.is_being_deleted);
         if is_undone && self.offers_itself && self.offer.wanted_owner() == Some(own) {
             self.lost = Some(own.clone());
         }

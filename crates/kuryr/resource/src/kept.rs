@@ -127,10 +127,16 @@ impl<O: Object> KeptObject<O> {
     }
 }
 
-/// Whether the first version is newer. One that is no number counts as newer: what comes later counts.
+/// Whether the first object has a [newer version](is_newer_version).
 #[must_use]
 pub fn is_newer(one: &Meta, other: &Meta) -> bool {
-    match (one.resource_version.parse::<u64>(), other.resource_version.parse::<u64>()) {
+    is_newer_version(&one.resource_version, &other.resource_version)
+}
+
+/// Whether the first version is newer. One that is no number counts as newer: what comes later counts.
+#[must_use]
+pub fn is_newer_version(one: &str, other: &str) -> bool {
+    match (one.parse::<u64>(), other.parse::<u64>()) {
         (Ok(one), Ok(other)) => one > other,
         _ => true,
     }

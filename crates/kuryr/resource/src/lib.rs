@@ -4,6 +4,7 @@
 mod condition_notices;
 mod counts;
 mod kept;
+mod kept_report;
 mod knowledge;
 mod missing_notices;
 mod namespaces;
@@ -20,11 +21,12 @@ mod write;
 
 pub use condition_notices::{ConditionsOf, of_status};
 pub use counts::ResourceCounts;
-pub use kept::{KeptObject, Shown, is_newer};
+pub use kept::{KeptObject, Shown, is_newer, is_newer_version};
+pub use kept_report::KeptReport;
 pub use knowledge::ClusterKnowledge;
 pub use namespaces::NamespacePatterns;
 pub use notice::{ObjectNotice, Told};
-pub use offer::{DrainedEntry, EntryReject, OfferChange, OfferedEntry, is_alone};
+pub use offer::{DrainedEntry, EntryReject, OfferChange, OfferedEntry};
 pub use patch::{difference, fingerprint};
 pub use pauses::{InFlightWrite, ObjectPauses, Purpose};
 pub use reading::{EndedList, KindReading};

@@ -3,20 +3,24 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase, Text, VipWish};
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_translate::NotStreamed;
+use gimbal_kuryr_wire::PackedEntry;
+use gimbal_session::KeptEntry as _;
+
+use crate::KeptReport;
 
 /// What is offered under one key. `T` is what identifies a report towards the session that brought it.
 #[derive(Debug)]
 pub struct OfferedEntry<T> {
     /// What is offered, or will be with the next drain.
-    pub offered: Option<Arc<DesiredEntry>>,
+    pub offered: Option<PackedEntry>,
     /// What the last drain offered.
-    pub drained: Option<Arc<DesiredEntry>>,
+    pub drained: Option<PackedEntry>,
     /// The owner of which the writer has said, while it was offered as being deleted, that nothing is left.
     pub gone: Option<Text>,
     /// The latest report of the owner that is offered.
-    pub report: Option<Arc<LoadBalancerReport>>,
+    pub report: Option<KeptReport>,
     /// The report that has not been dealt with.
     pub token: Option<T>,
     /// Why the writer does not try it.
@@ -58,7 +62,7 @@ pub struct EntryReject {
 #[derive(Debug)]
 pub struct DrainedEntry<T> {
     /// The entry; `None` if it is not offered any more.
-    pub entry: Option<Arc<DesiredEntry>>,
+    pub entry: Option<PackedEntry>,
     /// The token of a report that is out of date now.
     pub token: Option<T>,
 }
@@ -68,12 +72,6 @@ impl<T> OfferedEntry<T> {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.offered.is_none() && self.drained.is_none() && self.token.is_none() && self.reject.is_none()
-    }
-
-    /// What was offered last, and what the writer said of it.
-    #[must_use]
-    pub fn said(&self) -> (Option<&DesiredEntry>, Option<&LoadBalancerReport>) {
-        (self.drained.as_deref(), self.report.as_deref())
     }
 
     /// The owner of what is offered.
@@ -102,14 +100,23 @@ impl<T> OfferedEntry<T> {
 
     /// The report, if it is about this owner.
     #[must_use]
-    pub fn report_of(&self, owner: &Text) -> Option<&Arc<LoadBalancerReport>> {
-        self.report.as_ref().filter(|report| report.owner == *owner)
+    pub fn report_of(&self, owner: &Text) -> Option<Arc<LoadBalancerReport>> {
+        self.report.as_ref().filter(|report| report.owner == *owner).map(KeptReport::get)
+    }
+
+    /// Called when the report shows everywhere. Returns its token.
+    pub fn report_shown(&mut self) -> Option<T> {
+        if let Some(report) = &mut self.report {
+            report.rest();
+        }
+        self.token.take()
     }
 
     /// Whether the statuses say more than is known: of what the writer says, nothing was heard since they were written.
     #[must_use]
     pub fn heard_nothing(&self, owner: &Text) -> bool {
-        self.report_of(owner).is_none() && !self.accepted
+        let has_report = self.report.as_ref().is_some_and(|report| report.owner == *owner);
+        !has_report && !self.accepted
     }
 
     /// Drops the report, and returns its token.
@@ -122,27 +129,27 @@ impl<T> OfferedEntry<T> {
     /// any more and reports anew: what it said of the one before may be about another spec of the same generation. Returns the
     /// token.
     pub fn forget_shown_report(&mut self) -> Option<T> {
-        let is_news = matches!(self.drained.as_deref(), Some(DesiredEntry::LoadBalancer(told)) if told.header.known);
+        let is_news = self.drained.as_ref().and_then(PackedEntry::known) == Some(true);
         if is_news { self.forget_report() } else { None }
     }
 
     /// Whether what was sent says that the status names nothing that exists.
     #[must_use]
     pub fn told_unknown(&self) -> bool {
-        matches!(self.drained.as_deref(), Some(DesiredEntry::LoadBalancer(told)) if !told.header.known)
+        self.drained.as_ref().and_then(PackedEntry::known) == Some(false)
     }
 
-    /// Sets what is offered. Returns the token of a report that is void therefore, or `None` if nothing changes.
-    pub fn set(&mut self, mut entry: Option<DesiredEntry>) -> Option<OfferChange<T>> {
-        if self.offered.as_deref() == entry.as_ref() {
-            return None;
+    /// Whether this is offered already.
+    #[must_use]
+    pub fn offers(&self, entry: Option<&DesiredEntry>) -> bool {
+        match (&self.offered, entry) {
+            (Some(offered), Some(entry)) => offered.is(entry),
+            (offered, entry) => offered.is_none() && entry.is_none(),
         }
-        if let (Some(DesiredEntry::LoadBalancer(wanted)), Some(DesiredEntry::LoadBalancer(before))) =
-            (&mut entry, self.offered.as_deref())
-        {
-            // Reports and statuses share the names.
-            wanted.members.share(&before.members);
-        }
+    }
+
+    /// Sets what is offered, instead of something else. Returns the token of a report that is void therefore.
+    pub fn set(&mut self, entry: Option<DesiredEntry>) -> OfferChange<T> {
         let is_other_owner = self.owner() != entry.as_ref().map(DesiredEntry::owner);
         let mut token = None;
         if is_other_owner {
@@ -150,9 +157,9 @@ impl<T> OfferedEntry<T> {
             token = self.forget_report();
         }
         // What the writer says of an entry that wants nothing is not about what is wanted now.
-        self.reject.take_if(|_| self.offered.as_deref().is_some_and(is_alone));
-        self.offered = entry.map(Arc::new);
-        Some(OfferChange { token, is_other_owner })
+        self.reject.take_if(|_| self.offered.as_ref().is_some_and(PackedEntry::is_alone));
+        self.offered = entry.map(PackedEntry::from);
+        OfferChange { token, is_other_owner }
     }
 
     /// Takes back a deletion of which the writer has not heard: what it heard last is offered again, if that is of this owner.
@@ -167,9 +174,9 @@ impl<T> OfferedEntry<T> {
         if self.drained == self.offered {
             return None;
         }
-        let is_deleting = |entry: &Option<Arc<DesiredEntry>>| entry.as_ref().is_some_and(|entry| entry.is_deleting());
+        let is_deleting = |entry: &Option<PackedEntry>| entry.as_ref().is_some_and(|entry| entry.is_deleting());
         // What was reported of it is out of date now, and its generation does not tell.
-        let is_other = is_other_of_one_generation(self.drained.as_deref(), self.offered.as_deref());
+        let is_other = is_other_of_one_generation(self.drained.as_ref(), self.offered.as_ref());
         let mut token = None;
         if is_other || is_deleting(&self.offered) != is_deleting(&self.drained) {
             token = self.forget_report();
@@ -190,12 +197,12 @@ impl<T> OfferedEntry<T> {
 
     /// Called when the entry was drained, and when the writer begins to try it.
     fn note_drained(&mut self, now: Instant, shows_ready: impl Fn(i64) -> bool) {
-        let Some(DesiredEntry::LoadBalancer(wanted)) = self.drained.as_deref() else {
+        let Some(generation) = self.drained.as_ref().and_then(PackedEntry::generation) else {
             self.changing_since = None;
             return;
         };
         // After a restart everything is offered again; the statuses say what is there.
-        if !shows_ready(wanted.generation) && self.reject.is_none() {
+        if !shows_ready(generation) && self.reject.is_none() {
             self.changing_since.get_or_insert(now);
         }
     }
@@ -215,7 +222,7 @@ impl<T> OfferedEntry<T> {
         }
         self.reject.take_if(|reject| reject.is_stale);
         self.accepted = false;
-        self.report = Some(Arc::new(report));
+        self.report = Some(KeptReport::new(report));
         self.token = Some(token);
     }
 
@@ -250,7 +257,7 @@ impl<T> OfferedEntry<T> {
     /// Why the writer does not try what it was sent. That it refuses what wants nothing is meant.
     #[must_use]
     pub fn refusal(&self) -> Option<NotStreamed> {
-        let is_sent = self.drained.as_deref().is_some_and(|entry| !is_alone(entry));
+        let is_sent = self.drained.as_ref().is_some_and(|entry| !entry.is_alone());
         self.reject.as_ref().filter(|_| is_sent).map(|reject| reject.words.clone())
     }
 }
@@ -264,17 +271,15 @@ pub struct OfferChange<T> {
     pub is_other_owner: bool,
 }
 
-/// Whether an entry names its owner, and wants nothing.
-#[must_use]
-pub fn is_alone(entry: &DesiredEntry) -> bool {
-    matches!(entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == VipWish::default())
-}
-
 /// Whether two states of a load balancer say something else and have one generation: the cloud has changed, or the object was made
 /// again. Whether its status names what exists is not said to the cloud.
-fn is_other_of_one_generation(one: Option<&DesiredEntry>, other: Option<&DesiredEntry>) -> bool {
-    let (Some(DesiredEntry::LoadBalancer(one)), Some(DesiredEntry::LoadBalancer(other))) = (one, other) else {
+fn is_other_of_one_generation(one: Option<&PackedEntry>, other: Option<&PackedEntry>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else { return false };
+    if one.generation() != other.generation() {
         return false;
-    };
-    one.generation == other.generation && !one.wants_the_same(other)
+    }
+    match (&*one.entry(), &*other.entry()) {
+        (DesiredEntry::LoadBalancer(one), DesiredEntry::LoadBalancer(other)) => !one.wants_the_same(other),
+        _ => false,
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerReport, Phase};
+use gimbal_kuryr_model::{LoadBalancerReport, Phase};
+use gimbal_kuryr_wire::PackedEntry;
 
 use crate::OfferedEntry;
 
@@ -59,10 +60,7 @@ impl ReadyTimes {
     pub fn measure<T>(&mut self, offer: &mut OfferedEntry<T>, report: &LoadBalancerReport, now: Instant) {
         let was_degraded = offer.report.as_ref().is_some_and(|before| before.phase == Phase::Degraded);
         self.stuck += u64::from(report.phase == Phase::Degraded && !was_degraded);
-        let wanted = match offer.drained.as_deref() {
-            Some(DesiredEntry::LoadBalancer(wanted)) => wanted.generation,
-            Some(DesiredEntry::Deleting { .. }) | None => return,
-        };
+        let Some(wanted) = offer.drained.as_ref().and_then(PackedEntry::generation) else { return };
         if report.phase == Phase::Ready
             && report.generation == wanted
             && let Some(since) = offer.changing_since.take()
@@ -88,10 +86,10 @@ impl<T> OfferedEntry<T> {
 
     /// Whether the writer tries it, and it is not ready. A change of one that is ready takes its time.
     fn is_tried_and_unready(&self, shows_ready: impl Fn(i64) -> bool) -> bool {
-        let Some(DesiredEntry::LoadBalancer(wanted)) = self.drained.as_deref() else { return false };
+        let Some(generation) = self.drained.as_ref().and_then(PackedEntry::generation) else { return false };
         let is_ready = || match &self.report {
             Some(report) => report.phase == Phase::Ready,
-            None => shows_ready(wanted.generation),
+            None => shows_ready(generation),
         };
         self.reject.is_none() && !is_ready()
     }

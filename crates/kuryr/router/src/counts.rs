@@ -1,7 +1,9 @@
 //! How much there is, for metrics.
 
+use std::sync::Arc;
+
 use gimbal_kuryr_model::{DesiredKey, LoadBalancerReport, Phase, ReportedCondition};
-use gimbal_kuryr_resource::ResourceCounts;
+use gimbal_kuryr_resource::{KeptReport, ResourceCounts};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
@@ -64,7 +66,7 @@ impl<T> RouterController<T> {
         let known = self.routers.iter().filter_map(|(key, item)| Some((key, item, item.kept.object()?)));
         known.map(|(router, item, held)| {
             let is_up = match item.offer.report_of(&held.metadata.meta.uid) {
-                Some(report) => is_up(report),
+                Some(report) => is_up(&report),
                 None => RouterItem::<T>::shows_ready(&item.kept, held.metadata.generation),
             };
             RouterUp { router: router.clone(), is_up }
@@ -73,8 +75,8 @@ impl<T> RouterController<T> {
 
     /// Returns the latest report of an entry.
     #[must_use]
-    pub fn report(&self, key: &DesiredKey) -> Option<&LoadBalancerReport> {
-        self.routers.get(&source_key(key))?.offer.report.as_deref()
+    pub fn report(&self, key: &DesiredKey) -> Option<Arc<LoadBalancerReport>> {
+        self.routers.get(&source_key(key))?.offer.report.as_ref().map(KeptReport::get)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Why an entry is offered as it is, in sentences.
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey};
-use gimbal_kuryr_resource::{KuryrKind, is_alone};
+use gimbal_kuryr_resource::{KeptReport, KuryrKind};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 
 use crate::RouterController;
 use crate::item::is_made_for_ingresses;
@@ -26,7 +28,7 @@ impl<T> RouterController<T> {
             }
         }
         said.extend(item.findings.iter().chain(&item.offer_findings).map(|finding| format!("{finding}.")));
-        if let Some(report) = &item.offer.report {
+        if let Some(report) = item.offer.report.as_ref().map(KeptReport::get) {
             let error = report.last_error.as_ref().map(|error| format!(" OpenStack's last refusal: {error}"));
             let error = error.unwrap_or_default();
             let phase = report.phase.as_str();
@@ -54,8 +56,9 @@ impl<T> RouterController<T> {
 
     fn about_offer(&self, key: &SourceKey, item: &RouterItem<T>) -> Vec<String> {
         let mut said = Vec::new();
-        match item.offer.offered.as_deref() {
-            Some(entry) if is_alone(entry) => {
+        let offered = item.offer.offered.as_ref();
+        match offered.map(PackedEntry::entry).as_deref() {
+            Some(_) if offered.is_some_and(PackedEntry::is_alone) => {
                 said.push("The writer hears of its owner, and of nothing else.".to_owned());
             }
             Some(DesiredEntry::LoadBalancer(wanted)) => said.push(format!(

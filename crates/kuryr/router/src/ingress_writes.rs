@@ -60,7 +60,7 @@ impl<T> RouterController<T> {
                 if serves.is_none() && item.is_as_wanted(held) {
                     self.without_ours(key, old)
                 } else {
-                    ingress_status(ingress, serves, report.map(|report| &**report))
+                    ingress_status(ingress, serves, report.as_deref())
                 }
             }
             // One that is being deleted shows nothing to anybody any more.

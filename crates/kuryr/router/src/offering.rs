@@ -130,7 +130,10 @@ impl<T> RouterController<T> {
 
     fn set_offered(&mut self, key: &SourceKey, entry: Option<DesiredEntry>) {
         let Some(item) = self.routers.get_mut(key) else { return };
-        let Some(change) = item.offer.set(entry) else { return };
+        if item.offer.offers(entry.as_ref()) {
+            return;
+        }
+        let change = item.offer.set(entry);
         self.handled.extend(change.token);
         if item.offer.is_deleting() {
             item.not_offered = None;
@@ -174,7 +177,7 @@ impl<T> RouterItem<T> {
     /// Whether the spec is what somebody has made of it while something else is offered, or while no controller ran. It is set back,
     /// and the writer must not act upon it before. One that was not made for Ingresses is its maker's to edit.
     fn is_edited(&self, router: &KuryrL7Router) -> bool {
-        let offers = self.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !is_alone(entry));
+        let offers = self.offer.offered.as_ref().is_some_and(|entry| !entry.is_deleting() && !entry.is_alone());
         let is_known = self.ours.as_ref() == Some(&spec_version(router));
         // What another process has offered the writer has reported on.
         let is_reported = || {

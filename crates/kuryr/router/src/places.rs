@@ -73,7 +73,7 @@ impl<T> RouterController<T> {
         let Some(item) = self.routers.get(router) else { return false };
         item.kept.object().is_some_and(|held| {
             let report = item.offer.report_of(&held.metadata.meta.uid);
-            let routes = report.and_then(|report| report.objects.routes.as_ref());
+            let routes = report.as_ref().and_then(|report| report.objects.routes.as_ref());
             let is_there = routes.is_some_and(|routes| routes.serve(&route_name(ingress), held.metadata.generation));
             is_there && named_ingresses(held).contains(ingress)
         })
@@ -126,7 +126,7 @@ impl<T> RouterController<T> {
         let Some(item) = self.routers.get_mut(key) else { return };
         let since = item.kept.object().filter(|router| item.is_as_wanted(router)).map(|router| spec_version(router));
         let owner = item.kept.object().map(|router| router.metadata.meta.uid.clone());
-        let report = owner.as_ref().and_then(|owner| item.offer.report_of(owner)).cloned();
+        let report = owner.as_ref().and_then(|owner| item.offer.report_of(owner));
         let is_gone = item.kept.object().is_none() && item.offer.offered.is_none();
         let was_never_made = owner.is_some() && item.unmade == owner && item.offer.offered.is_none();
         let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();

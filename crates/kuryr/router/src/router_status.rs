@@ -8,7 +8,9 @@ use gimbal_kuryr_resource::{
     target,
 };
 use gimbal_kuryr_translate::{Finding, NotStreamed, RouterStatusInput, encoded_len, router_status};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 use jiff::Timestamp;
 
 use crate::RouterController;
@@ -26,7 +28,8 @@ impl<T> RouterController<T> {
         let has_facts = self.facts.is_some();
         let meta = &router.metadata;
         let RouterItem { findings, offer_findings, offer, pauses, hold, stale, .. } = self.routers.get_mut(key)?;
-        let report = offer.report_of(&meta.meta.uid).map(|report| &**report);
+        let report = offer.report_of(&meta.meta.uid);
+        let report = report.as_deref();
         let findings: Vec<Finding> = findings.iter().chain(&*offer_findings).cloned().collect();
         let source = StatusSource {
             old: router.status.as_ref(),
@@ -54,8 +57,9 @@ impl<T> RouterController<T> {
         // What is of an Ingress is reported there.
         let (of_ingresses, of_router): (Vec<_>, Vec<_>) = findings.iter().partition(|one| one.ingress().is_some());
         let event = |reason: &str| of_router.iter().find(|one| one.reason() == reason).map(|one| one.event());
-        let of = ConditionsOf { report, event: &event, offered: offer.offered.as_deref() };
         let told = |old: &KuryrL7RouterStatus, new: &KuryrL7RouterStatus| {
+            let offered = offer.offered.as_ref().map(PackedEntry::entry);
+            let of = ConditionsOf { report, event: &event, offered: offered.as_deref() };
             let mut told = of_status(&old.balancer, &new.balancer, of);
             told.retain(|told| !of_ingresses.iter().any(|one| told.message.contains(&one.to_string())));
             told

@@ -3,7 +3,9 @@
 use gimbal_kuryr_model::{CertificateHash, DesiredEntry};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::KnownSecret;
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 
 use crate::RouterController;
 
@@ -49,8 +51,9 @@ impl<T> RouterController<T> {
     /// the writer has from somewhere else gets it nothing.
     #[must_use]
     pub fn secrets_with(&self, hash: CertificateHash) -> Vec<SourceKey> {
-        let entries = self.routers.values().filter_map(|item| item.offer.offered.as_deref());
-        let routings = entries.filter_map(|entry| match entry {
+        let offered = self.routers.values().filter_map(|item| item.offer.offered.as_ref());
+        let entries: Vec<_> = offered.map(PackedEntry::entry).collect();
+        let routings = entries.iter().filter_map(|entry| match &**entry {
             DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.as_deref(),
             DesiredEntry::Deleting { .. } => None,
         });

@@ -1,10 +1,10 @@
 //! What goes to the writer, and what comes from it.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Text};
+use gimbal_kuryr_model::{DesiredKey, DesiredKind, LoadBalancerReport, Text};
 use gimbal_kuryr_resource::ClusterKnowledge;
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
@@ -62,7 +62,7 @@ impl<T> RouterController<T> {
 
     /// Returns the entries that changed since the last call; `None` for one that is not offered any more. Returns nothing
     /// while [`knowledge`](Self::knowledge) is [`Waiting`](ClusterKnowledge::Waiting).
-    pub fn drain(&mut self, now: Instant) -> Vec<(DesiredKey, Option<Arc<DesiredEntry>>)> {
+    pub fn drain(&mut self, now: Instant) -> Vec<(DesiredKey, Option<PackedEntry>)> {
         if self.waits_for().is_some() {
             return Vec::new();
         }

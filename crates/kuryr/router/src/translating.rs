@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_kuryr_resource::{KnownServices, Purpose, fingerprint, is_alone};
+use gimbal_kuryr_resource::{KnownServices, Purpose, fingerprint};
 use gimbal_kuryr_translate::{Chosen, RouterInput, RouterTranslated, translate_router};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 
 use crate::RouterController;
 use crate::item::{IngressPlace, RouterItem, WantedSpec, is_made_for_ingresses, spec_version};
@@ -100,7 +102,8 @@ impl<T> RouterItem<T> {
         let Some(router) = self.kept.object().filter(|router| is_made_for_ingresses(router)) else {
             return BTreeMap::new();
         };
-        let offered = match self.offer.offered.as_deref() {
+        let entry = self.offer.offered.as_ref().map(PackedEntry::entry);
+        let offered = match entry.as_deref() {
             Some(DesiredEntry::LoadBalancer(wanted)) if wanted.header.owner == router.metadata.meta.uid => {
                 wanted.header.routing.as_deref()
             }
@@ -122,8 +125,8 @@ impl<T> RouterItem<T> {
     fn chosen(&self) -> Option<Chosen> {
         let router = self.kept.object()?;
         let own = &router.metadata.meta.uid;
-        let offered = match self.offer.offered.as_deref() {
-            Some(entry) if is_alone(entry) || entry.owner() != own => None,
+        let offered = self.offer.offered.as_ref().filter(|entry| !entry.is_alone() && entry.owner() == own);
+        let offered = match offered.map(PackedEntry::entry).as_deref() {
             Some(DesiredEntry::LoadBalancer(wanted)) => Some(Chosen::of_header(&wanted.header)),
             Some(DesiredEntry::Deleting { .. }) | None => None,
         };

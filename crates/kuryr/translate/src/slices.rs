@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{BalancedEndpoint, BalancedSlice, EndpointPort, TargetReference};
 use gimbal_kuryr_crd::{KlbEndpoint, KlbEndpointConditions, KlbSlice, KlbSlicePort, KlbTarget};
+use gimbal_kuryr_packed::PackedValue;
 use gimbal_model::Family;
 
 use crate::address::{address, canonical};
@@ -13,8 +14,9 @@ use crate::address::{address, canonical};
 pub struct SlicePart {
     /// Family of its addresses.
     pub family: Family,
-    /// Its content, in the form of the spec.
-    pub slice: Arc<KlbSlice>,
+    /// Whether it has endpoints.
+    pub has_endpoints: bool,
+    slice: PackedValue<KlbSlice>,
 }
 
 impl SlicePart {
@@ -27,18 +29,23 @@ impl SlicePart {
             "IPv6" => Family::V6,
             _ => return None,
         };
-        let mut endpoints: Vec<_> = slice.endpoints.into_iter().filter_map(|one| endpoint(one, family)).collect();
-        share_texts(&mut endpoints);
+        let endpoints: Vec<_> = slice.endpoints.into_iter().filter_map(|one| endpoint(one, family)).collect();
         let ports = slice.ports.into_iter().map(port).collect();
-        Some(Self { family, slice: Arc::new(KlbSlice { endpoints, ports }) })
+        let has_endpoints = !endpoints.is_empty();
+        Some(Self { family, has_endpoints, slice: PackedValue::new(Arc::new(KlbSlice { endpoints, ports })) })
+    }
+
+    /// Returns its content, in the form of the spec.
+    #[must_use]
+    pub fn slice(&self) -> Arc<KlbSlice> {
+        self.slice.get()
     }
 }
 
 fn endpoint(endpoint: BalancedEndpoint, family: Family) -> Option<KlbEndpoint> {
     let BalancedEndpoint { addresses, conditions, hostname, node_name, target_ref } = endpoint;
     let of_family = |text: &_| address(text).is_some_and(|address| Family::of(address) == family);
-    let mut addresses: Vec<_> = addresses.iter().filter(|text| of_family(text)).filter_map(canonical).collect();
-    addresses.shrink_to_fit();
+    let addresses: Vec<_> = addresses.iter().filter(|text| of_family(text)).filter_map(canonical).collect();
     if addresses.is_empty() {
         return None;
     }
@@ -58,22 +65,6 @@ fn endpoint(endpoint: BalancedEndpoint, family: Family) -> Option<KlbEndpoint> {
         uid,
     });
     Some(KlbEndpoint { addresses, conditions, hostname, node_name, target_ref, topology: None })
-}
-
-/// Most endpoints of a slice are Pods of one namespace. There may be very many of them.
-fn share_texts(endpoints: &mut Vec<KlbEndpoint>) {
-    endpoints.shrink_to_fit();
-    let mut before: Option<KlbTarget> = None;
-    for target in endpoints.iter_mut().filter_map(|endpoint| endpoint.target_ref.as_mut()) {
-        if let Some(before) = &before {
-            for (text, same) in [(&mut target.kind, &before.kind), (&mut target.namespace, &before.namespace)] {
-                if text == same {
-                    text.clone_from(same);
-                }
-            }
-        }
-        before = Some(target.clone());
-    }
 }
 
 fn port(port: EndpointPort) -> KlbSlicePort {

@@ -79,7 +79,7 @@ fn made(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     if let Some(unwanted) = unwanted.filter(|unwanted| !exists || !unwanted.is_of_settings()) {
         return Err(unwanted);
     }
-    let has_endpoints = joined.slices.iter().any(|part| !part.slice.endpoints.is_empty());
+    let has_endpoints = joined.slices.iter().any(|part| part.has_endpoints);
     if settings.require_endpoints && !exists && !has_endpoints {
         return Err(NotBalanced::NoEndpoints);
     }
@@ -296,8 +296,7 @@ pub(crate) fn klb_algorithm(algorithm: Algorithm) -> KlbAlgorithm {
 
 /// Slices without endpoints are left out: they come and go without meaning.
 fn of_family(slices: &[Arc<SlicePart>], family: Family) -> Vec<Arc<gimbal_kuryr_crd::KlbSlice>> {
-    let of_family = slices.iter().filter(|part| part.family == family && !part.slice.endpoints.is_empty());
-    of_family.map(|part| part.slice.clone()).collect()
+    slices.iter().filter(|part| part.family == family && part.has_endpoints).map(|part| part.slice()).collect()
 }
 
 /// Pods have readiness of Kubernetes, and no monitor unless one is asked for. Nodes have one. With the policy `Local` a node

@@ -49,7 +49,7 @@ pub(crate) fn change(change: PieceChange<Kuryr>) -> pb::EntryChange {
 }
 
 /// Groups members that follow each other in one pool and subnet. Senders go through them in order of their pools.
-fn set<'a>(members: impl Iterator<Item = &'a DesiredMember>) -> Vec<pb::MemberGroup> {
+pub(crate) fn set<'a>(members: impl Iterator<Item = &'a DesiredMember>) -> Vec<pb::MemberGroup> {
     let mut groups: Vec<pb::MemberGroup> = Vec::new();
     let mut last = None;
     for member in members {

@@ -88,7 +88,7 @@ fn fits(kind: DesiredKind, header: Option<&DesiredHeader>, members: &[DesiredMem
     contradiction.map_or(Ok(()), |contradiction| Err(WireError::Contradiction(contradiction)))
 }
 
-fn parse_set(groups: Vec<pb::MemberGroup>, intern: &mut Interner) -> Parsed<Vec<DesiredMember>> {
+pub(crate) fn parse_set(groups: Vec<pb::MemberGroup>, intern: &mut Interner) -> Parsed<Vec<DesiredMember>> {
     let mut all = Vec::with_capacity(groups.iter().map(|group| group.members.len()).sum());
     for pb::MemberGroup { protocol, port, subnet, members, pool } in groups {
         let pool = check::pool(protocol, port, pool, intern)?;

@@ -19,6 +19,8 @@ mod facts;
 mod header;
 #[cfg(feature = "offered")]
 mod offered;
+mod packed;
+mod packed_entry;
 mod payload;
 mod reason;
 mod report;
@@ -28,6 +30,8 @@ mod values;
 mod writer;
 
 pub use encode::shown_entry;
+pub use packed::MessageForm;
+pub use packed_entry::PackedEntry;
 pub use payload::{DesiredHeader, Kuryr, LastPools};
 pub use reason::KuryrReason;
 

@@ -11,7 +11,7 @@ use gimbal_kuryr_model::{
 use gimbal_model::Digest;
 use gimbal_session::{Entry, EntryChange, Payload};
 
-use crate::{KuryrReason, size};
+use crate::{KuryrReason, PackedEntry, size};
 
 /// What a cluster wants in OpenStack, by kind, namespace and name of the custom resource that says so.
 ///
@@ -41,6 +41,7 @@ pub enum DesiredHeader {
 impl Payload for Kuryr {
     type Key = DesiredKey;
     type Entry = DesiredEntry;
+    type Kept = PackedEntry;
     type Header = DesiredHeader;
     type Part = DesiredMember;
     type PartChange = MemberChange;

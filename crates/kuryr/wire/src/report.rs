@@ -139,7 +139,7 @@ pub(crate) fn parse(report: pb::Report, intern: &mut Interner) -> Parsed<WriterM
     Ok(WriterMessage::Report { seq, key: check::key(key, intern)?, report: parse_report(report, intern)? })
 }
 
-fn parse_report(report: pb::LoadBalancerReport, intern: &mut Interner) -> Parsed<LoadBalancerReport> {
+pub(crate) fn parse_report(report: pb::LoadBalancerReport, intern: &mut Interner) -> Parsed<LoadBalancerReport> {
     let pb::LoadBalancerReport { owner, generation, phase, conditions, refused_ports, objects, last_error, missing } =
         report;
     let conditions = conditions.into_iter().map(|one| parse_condition(one, intern)).collect::<Parsed<_>>()?;

@@ -24,6 +24,8 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     type Key: Key;
     /// What is held under a key.
     type Entry: Entry<Self>;
+    /// How the agent's end keeps it.
+    type Kept: KeptEntry<Self>;
     /// The part of an entry that is sent whole when it changes.
     type Header: Clone + PartialEq + Debug + Send + Sync;
     /// A part of an entry that is sent by itself.
@@ -128,6 +130,26 @@ pub trait Entry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
     fn largest_len(&self) -> usize {
         let parts = self.parts().map(|part| Self::part_len(None, &part));
         parts.chain([Self::header_len(&self.header())]).max().unwrap_or_default()
+    }
+}
+
+/// An entry as the agent's end keeps it, where nearly all rest nearly always. Cheap to clone. Where nothing is won by another form,
+/// it is the entry itself.
+pub trait KeptEntry<P: Payload>: Clone + PartialEq + Debug + Send + Sync {
+    /// Returns the entry.
+    fn entry(&self) -> Arc<P::Entry>;
+
+    /// Returns its number of parts.
+    fn part_count(&self) -> usize;
+}
+
+impl<P: Payload> KeptEntry<P> for Arc<P::Entry> {
+    fn entry(&self) -> Self {
+        self.clone()
+    }
+
+    fn part_count(&self) -> usize {
+        (**self).part_count()
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Services;
 impl Payload for Services {
     type Key = SourceKey;
     type Entry = Service;
+    type Kept = Arc<Service>;
     type Header = Header;
     type Part = (PortSet, Endpoint);
     type PartChange = EndpointChange;

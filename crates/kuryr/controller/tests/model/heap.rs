@@ -1,7 +1,13 @@
 //! Memory of load balancers that nothing happens to.
 
+use std::sync::Arc;
+
 use allocation_counter::measure;
+use gimbal_kubernetes_objects::{BalancedService, BalancedSlice};
 use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings};
+use gimbal_kuryr_crd::KuryrLoadBalancer;
+use gimbal_kuryr_packed::PackedValue;
+use gimbal_kuryr_translate::SlicePart;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
@@ -26,6 +32,24 @@ fn slice(name: &str, nth: u32) -> Value {
     })
 }
 
+/// What the objects of one load balancer take as they are read, and packed.
+fn parts(world: &World) -> Vec<(&'static str, i64)> {
+    let name = "shop-7";
+    let read = |kind| world.api.get(kind, name).unwrap().clone();
+    let (service, slice, balancer) = (read(Kind::Service), read(Kind::Slice), read(Kind::Balancer));
+    let mut kept: Vec<Box<dyn std::any::Any>> = Vec::new();
+    let mut taken = |make: &mut dyn FnMut() -> Box<dyn std::any::Any>| measure(|| kept.push(make())).bytes_current;
+    let service: Arc<BalancedService> = Arc::new(serde_json::from_value(service).unwrap());
+    let slice: BalancedSlice = serde_json::from_value(slice).unwrap();
+    let balancer: Arc<KuryrLoadBalancer> = Arc::new(serde_json::from_value(balancer).unwrap());
+    vec![
+        ("Service", taken(&mut || Box::new(Arc::new((*service).clone())))),
+        ("Service, packed", taken(&mut || Box::new(PackedValue::<_>::new(service.clone())))),
+        ("slice, packed", taken(&mut || Box::new(SlicePart::of(slice.clone())))),
+        ("KuryrLoadBalancer, packed", taken(&mut || Box::new(PackedValue::<_>::new(balancer.clone())))),
+    ]
+}
+
 #[test]
 fn an_idle_load_balancer_costs_what_its_objects_do() {
     let mut world = World::new(true);
@@ -43,6 +67,9 @@ fn an_idle_load_balancer_costs_what_its_objects_do() {
     let controller = std::mem::replace(&mut world.controller, empty);
     let freed = measure(|| drop(controller));
     let each = usize::try_from(-freed.bytes_current).unwrap() / SERVICES as usize;
+    for (what, bytes) in parts(&world) {
+        println!("{what}: {bytes} bytes");
+    }
     println!(
         "an idle load balancer with {PODS} members: {each} bytes, {} of them offered",
         offered / SERVICES as usize

@@ -11,6 +11,7 @@ use gimbal_kuryr_model::{
     ApiVersion, CloudFacts, DesiredEntry, DesiredKey, ExternalNetwork, LoadBalancerReport, SubnetFacts, VipWish,
 };
 use gimbal_kuryr_resource::{ClusterWrite, KuryrKind, ObjectNotice, Sighting, WriteBody, WriteOutcome};
+use gimbal_session::KeptEntry as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -347,6 +348,7 @@ impl World {
         let drained = self.controller.drain(self.now);
         let any = !drained.is_empty();
         for (key, entry) in drained {
+            let entry = entry.map(|entry| entry.entry());
             assert!(self.leads && self.knows_facts, "{key} is offered too early");
             match entry.as_deref() {
                 Some(DesiredEntry::Deleting { owner }) => self.check_deleting(&key, owner),

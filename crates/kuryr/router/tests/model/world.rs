@@ -14,6 +14,7 @@ use gimbal_kuryr_resource::{
 use gimbal_kuryr_router_core::{RoutedObject, RouterController, RouterSettings};
 use gimbal_kuryr_testkit::Writer;
 use gimbal_kuryr_translate::{IngressSettings, KnownSecret, Nodes, ServiceIndex};
+use gimbal_session::KeptEntry as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -333,6 +334,7 @@ impl World {
         let drained = self.controller.drain(self.now);
         let any = !drained.is_empty();
         for (key, entry) in drained {
+            let entry = entry.map(|entry| entry.entry());
             assert_eq!(key.kind, DesiredKind::L7Router);
             assert!(self.leads && self.enabled.is_some(), "{key} is offered too early");
             match entry.as_deref() {

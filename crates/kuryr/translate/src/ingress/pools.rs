@@ -75,25 +75,21 @@ impl MembersOf<'_> {
     fn pods(self, joined: &Joined, of_service: &BalancedPort) -> Vec<Arc<KlbSlice>> {
         let name = of_service.name.as_deref().unwrap_or_default();
         let mut slices = Vec::new();
-        for part in joined.slices.iter().filter(|part| part.family == self.family) {
+        for part in joined.slices.iter().filter(|part| part.family == self.family && part.has_endpoints) {
+            let slice = part.slice();
             let is_meant = |port: &&KlbSlicePort| {
                 port.name.as_deref().unwrap_or_default() == name && port.protocol.as_deref().unwrap_or("TCP") == "TCP"
             };
-            let Some(port) = part.slice.ports.iter().find(is_meant) else { continue };
+            let Some(port) = slice.ports.iter().find(is_meant) else { continue };
             // A slice without a number means all ports; the target of the Service says which one is meant.
             let Some(number) = port.port.or_else(|| target(of_service)) else { continue };
             let port = KlbSlicePort { port: Some(number), ..port.clone() };
             let serves = |endpoint: &&gimbal_kuryr_crd::KlbEndpoint| weight(endpoint).is_some();
-            if part.slice.ports.len() == 1
-                && part.slice.ports[0] == port
-                && part.slice.endpoints.iter().all(|one| serves(&one))
-            {
-                if !part.slice.endpoints.is_empty() {
-                    slices.push(part.slice.clone());
-                }
+            if slice.ports.len() == 1 && slice.ports[0] == port && slice.endpoints.iter().all(|one| serves(&one)) {
+                slices.push(slice);
                 continue;
             }
-            let endpoints: Vec<_> = part.slice.endpoints.iter().filter(serves).cloned().collect();
+            let endpoints: Vec<_> = slice.endpoints.iter().filter(serves).cloned().collect();
             if !endpoints.is_empty() {
                 slices.push(Arc::new(KlbSlice { endpoints, ports: vec![port] }));
             }

@@ -70,7 +70,7 @@ impl Ends {
             None => self.source.remove(&key),
         };
         self.reported.remove(&key);
-        self.agent.set(key, entry, self.now);
+        self.agent.set(key, entry.map(Into::into), self.now);
     }
 
     pub fn connect(&mut self) {

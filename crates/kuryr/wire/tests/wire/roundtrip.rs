@@ -1,14 +1,16 @@
 //! Every message can be encoded and parsed again, takes no more bytes than estimated, and arbitrary bytes cause no
 //! panic.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_kuryr_model::{CertificateContent, DesiredEntry, MemberChange};
-use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, pb, shown_entry};
+use gimbal_kuryr_model::{CertificateContent, DesiredEntry, MemberChange, VipWish};
+use gimbal_kuryr_packed::PackedValue;
+use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, MessageForm, PackedEntry, pb, shown_entry};
 use gimbal_model::Digest;
 use gimbal_session::{
-    AgentMessage, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need,
-    Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage, estimated_len,
+    AgentMessage, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, KeptEntry as _,
+    Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage, estimated_len,
 };
 use gimbal_wire::{WirePayload, encoded_len};
 use proptest::collection::vec;
@@ -192,6 +194,35 @@ proptest! {
         let piece = pieces.pop().unwrap().unwrap();
         prop_assert_eq!((piece.key, piece.more), (key, false));
         prop_assert_eq!(<DesiredEntry as Entry<Kuryr>>::new(piece.header.unwrap(), piece.parts), entry);
+    }
+
+    #[test]
+    fn what_rests_takes_few_bytes_and_comes_back(entry in entry(), report in report()) {
+        let packed = PackedValue::<_, MessageForm>::new(Arc::new(report.clone()));
+        prop_assert!(packed.is_packed());
+        prop_assert_eq!(&*packed.get(), &report);
+        let packed = PackedValue::<_, MessageForm>::new(Arc::new(entry.clone()));
+        prop_assert!(packed.is_packed());
+        prop_assert_eq!(&*packed.get(), &entry);
+    }
+
+    /// Nothing is unpacked for what is asked of all entries.
+    #[test]
+    fn a_packed_entry_says_what_the_entry_does(one in entry(), other in entry()) {
+        let (packed, another) = (PackedEntry::from(one.clone()), PackedEntry::from(other.clone()));
+        prop_assert_eq!(&*packed.entry(), &one);
+        prop_assert_eq!((packed.owner(), packed.is_deleting()), (one.owner(), one.is_deleting()));
+        prop_assert_eq!(packed.part_count(), Entry::<Kuryr>::part_count(&one));
+        if let DesiredEntry::LoadBalancer(wanted) = &one {
+            let header = &wanted.header;
+            prop_assert_eq!((packed.generation(), packed.known()), (Some(wanted.generation), Some(header.known)));
+            prop_assert_eq!(packed.is_alone(), header.vip == VipWish::default());
+        } else {
+            prop_assert_eq!((packed.generation(), packed.known(), packed.is_alone()), (None, None, false));
+        }
+        prop_assert!(packed.is(&one) && packed == PackedEntry::from(one.clone()));
+        prop_assert_eq!(packed.is(&other), one == other);
+        prop_assert_eq!(packed == another, one == other);
     }
 
     #[test]

@@ -18,8 +18,8 @@ use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, Key, Payload, Reason, Reject, Scope, Services,
-    UnknownScopes, key,
+    Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, KeptEntry, Key, Payload, Reason, Reject, Scope,
+    Services, UnknownScopes, key,
 };
 use stream::Stream;
 use too_large::TooLargeEntry;
@@ -55,7 +55,7 @@ pub enum StreamState {
 
 #[derive(Debug, Clone)]
 struct Held<P: Payload> {
-    entry: Arc<P::Entry>,
+    entry: P::Kept,
     digest: Digest,
 }
 
@@ -123,11 +123,12 @@ impl<P: Payload> AgentEnd<P> {
     /// Sets the newest state of a key in the source; `None` if it is gone. An entry that fits in no frame counts as
     /// gone, or stays as it was ([`Payload::KEEPS_TOO_LARGE`]), and is listed in [`Self::rejects`]. If this end does not
     /// know how it was, its namespace is unknown until it fits or is gone.
-    pub fn set(&mut self, key: P::Key, entry: Option<Arc<P::Entry>>, now: Instant) {
+    pub fn set(&mut self, key: P::Key, entry: Option<P::Kept>, now: Instant) {
         let withheld = self.withholds(key.namespace());
         self.forget_too_large(&key);
         let offered = entry.is_some();
-        let entry = entry.filter(|entry| self.fits(&key, entry));
+        let whole = entry.as_ref().map(KeptEntry::entry).filter(|whole| self.fits(&key, whole));
+        let entry = entry.filter(|_| whole.is_some());
         self.follow_withheld(key.namespace(), withheld);
         if P::KEEPS_TOO_LARGE && offered && entry.is_none() {
             return;
@@ -137,7 +138,7 @@ impl<P: Payload> AgentEnd<P> {
             return;
         }
         let last_sent = old.map(|held| held.entry.clone());
-        let digest = entry.as_ref().map(|entry| digest_after(&key, old, entry));
+        let digest = whole.map(|whole| digest_after(&key, old, &whole));
         if let Some(old) = old {
             self.tree.subtract(key.namespace(), old.digest);
         }
@@ -231,7 +232,7 @@ impl<P: Payload> AgentEnd<P> {
     }
 
     /// Returns all entries of the source, in order of their keys.
-    pub fn entries(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&P::Key, &P::Kept)> {
         self.entries.iter().map(|(key, held)| (key, &held.entry))
     }
 
@@ -242,7 +243,7 @@ impl<P: Payload> AgentEnd<P> {
 
     /// Returns the entry of a key.
     #[must_use]
-    pub fn entry(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
+    pub fn entry(&self, key: &P::Key) -> Option<&P::Kept> {
         self.entries.get(key).map(|held| &held.entry)
     }
 
@@ -328,10 +329,11 @@ impl<P: Payload> AgentEnd<P> {
 }
 
 /// Returns the digest of `new`. Where few parts of a large entry changed, which is the usual case, it costs only those.
-fn digest_after<P: Payload>(key: &P::Key, old: Option<&Held<P>>, new: &Arc<P::Entry>) -> Digest {
-    match old.map(|old| (old, P::Entry::between(Some(&old.entry), Some(new)))) {
-        Some((old, Some(EntryChange::Update { header, parts }))) if parts.len() * 4 < new.part_count() => {
-            let (mut entry, mut digest) = ((*old.entry).clone(), old.digest);
+fn digest_after<P: Payload>(key: &P::Key, old: Option<&Held<P>>, new: &P::Entry) -> Digest {
+    let old = old.map(|old| (old.entry.entry(), old.digest));
+    match old.map(|(old, digest)| (P::Entry::between(Some(&old), Some(new)), old, digest)) {
+        Some((Some(EntryChange::Update { header, parts }), old, mut digest)) if parts.len() * 4 < new.part_count() => {
+            let mut entry = Arc::unwrap_or_clone(old);
             entry.update(key, &mut digest, header, parts);
             digest
         }

@@ -12,7 +12,9 @@ use super::stream::{Begun, Offer, Stream};
 use crate::size::{FRAME, change_len, piece_len, scope_len};
 use crate::split::parts;
 use crate::window::{FrameRoom, WindowShare};
-use crate::{AgentMessage, Data, Entry, EntryChange, Frame, Hello, Key, PROTOCOL, Payload, Scope, Summary, key};
+use crate::{
+    AgentMessage, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload, Scope, Summary, key,
+};
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
 const NAMESPACES: usize = 1000;
@@ -256,11 +258,12 @@ impl<P: Payload> AgentEnd<P> {
 fn change_from<P: Payload>(
     key: &P::Key,
     base: &LastSent<P>,
-    current: Option<&Arc<P::Entry>>,
+    current: Option<&P::Kept>,
     snapshot: Option<&Snapshot<P>>,
     reported: bool,
 ) -> Option<EntryChange<P>> {
-    let whole = || current.map(|entry| EntryChange::Replace((**entry).clone()));
+    let current_entry = || current.map(KeptEntry::entry);
+    let whole = || current_entry().map(|entry| EntryChange::Replace(Arc::unwrap_or_clone(entry)));
     let start = match (base, snapshot) {
         (LastSent::Unknown, Some(snapshot)) if snapshot.covers(key.namespace()) => snapshot.start(key, current),
         _ => Start::From(base.clone()),
@@ -268,7 +271,8 @@ fn change_from<P: Payload>(
     match start {
         Start::Carried => None,
         Start::From(LastSent::Sent(old)) => {
-            let change = P::Entry::between(old.as_deref(), current.map(Arc::as_ref));
+            let old = old.as_ref().map(KeptEntry::entry);
+            let change = P::Entry::between(old.as_deref(), current_entry().as_deref());
             change.or_else(|| whole().filter(|_| reported))
         }
         Start::From(LastSent::Unknown | LastSent::Whole) => Some(whole().unwrap_or(EntryChange::Remove)),

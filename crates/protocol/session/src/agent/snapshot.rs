@@ -1,19 +1,18 @@
 //! A frozen view of the entries while it is sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 
 use gimbal_model::Digest;
 
 use crate::namespaces::NamespaceSet;
 use crate::split::pieces;
-use crate::{Key, Payload, Piece, Scope, Summary};
+use crate::{KeptEntry, Key, Payload, Piece, Scope, Summary};
 
 /// The state of a key that the writer holds, which the next change starts from.
 #[derive(Debug, Clone)]
 pub(super) enum LastSent<P: Payload> {
     /// The state that was sent last on this stream, or that both ends had when it opened.
-    Sent(Option<Arc<P::Entry>>),
+    Sent(Option<P::Kept>),
     /// Not known, so only the whole entry can be sent.
     Unknown,
     /// Of no account: the whole entry is sent, even if it is the same.
@@ -22,7 +21,7 @@ pub(super) enum LastSent<P: Payload> {
 
 #[derive(Debug, Clone)]
 struct Frozen<P: Payload> {
-    entry: Arc<P::Entry>,
+    entry: P::Kept,
     digest: Digest,
     sent: bool,
 }
@@ -57,7 +56,7 @@ impl<P: Payload> Snapshot<P> {
     pub(super) fn new(
         scope: Scope,
         summary: Summary,
-        view: impl Iterator<Item = (P::Key, Arc<P::Entry>, Digest)>,
+        view: impl Iterator<Item = (P::Key, P::Kept, Digest)>,
         first: Vec<P::Key>,
         gone: BTreeSet<P::Key>,
     ) -> Self {
@@ -75,7 +74,7 @@ impl<P: Payload> Snapshot<P> {
     }
 
     /// Returns the frozen state of a key and whether it was sent.
-    pub(super) fn entry(&self, key: &P::Key) -> Option<(&Arc<P::Entry>, bool)> {
+    pub(super) fn entry(&self, key: &P::Key) -> Option<(&P::Kept, bool)> {
         self.view.get(key).map(|entry| (&entry.entry, entry.sent))
     }
 
@@ -95,7 +94,7 @@ impl<P: Payload> Snapshot<P> {
     }
 
     /// Returns what a change of a key starts from, if no delta has changed the key since Begin.
-    pub(super) fn start(&self, key: &P::Key, current: Option<&Arc<P::Entry>>) -> Start<P> {
+    pub(super) fn start(&self, key: &P::Key, current: Option<&P::Kept>) -> Start<P> {
         match self.entry(key) {
             None if self.gone.contains(key) => Start::From(LastSent::Unknown),
             // End implies its absence.
@@ -111,7 +110,7 @@ impl<P: Payload> Snapshot<P> {
         if self.pieces.is_empty() {
             let key = self.order.front()?;
             let entry = self.view.get(key)?;
-            self.pieces = pieces::<P>(key, &entry.entry, target);
+            self.pieces = pieces::<P>(key, &entry.entry.entry(), target);
         }
         self.pieces.front()
     }

@@ -104,7 +104,7 @@ impl<P: Payload> Stream<P> {
 
     /// Called when a key changes from the state `sent`. `refused` says that the writer may not have been able to parse
     /// that state.
-    pub(super) fn changed(&mut self, key: &P::Key, sent: Option<Arc<P::Entry>>, refused: bool, now: Instant) {
+    pub(super) fn changed(&mut self, key: &P::Key, sent: Option<P::Kept>, refused: bool, now: Instant) {
         // Before Hello, or after one without data, nothing was sent.
         if self.offer.as_ref().is_some_and(|offer| offer.data) {
             let unsure = refused

@@ -211,6 +211,7 @@ pub struct Notes;
 impl Payload for Notes {
     type Key = NoteKey;
     type Entry = Note;
+    type Kept = Arc<Note>;
     type Header = Header;
     type Part = (u32, u32);
     type PartChange = LineChange;

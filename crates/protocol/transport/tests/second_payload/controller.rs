@@ -48,7 +48,7 @@ impl Controller {
     }
 
     pub fn set(&mut self, name: &str, entry: Option<DesiredEntry>) {
-        self.end.set(key(name), entry.map(Arc::new), Instant::now());
+        self.end.set(key(name), entry.map(Into::into), Instant::now());
     }
 
     /// Exchanges messages until a condition holds, and takes every report.

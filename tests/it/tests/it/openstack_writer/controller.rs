@@ -223,7 +223,7 @@ async fn run(
 fn obey(end: &mut AgentEnd<Kuryr>, order: Order, speaks: bool) -> bool {
     match order {
         Order::Set(key, entry) => {
-            end.set(key, entry.map(Arc::new), Instant::now());
+            end.set(key, entry.map(Into::into), Instant::now());
             speaks
         }
         Order::Silence => false,
