@@ -124,7 +124,7 @@ impl<T> KuryrController<T> {
 
     /// Tells it on the Service; on the KuryrLoadBalancer where there is none.
     pub(crate) fn tell(&mut self, key: &SourceKey, notices: Vec<Told>) {
-        let service = self.index.service(key).map(|service| service.metadata.meta.uid.clone());
+        let service = self.index.service(key).map(|service| service.uid.clone());
         let balancer = self.items.get(key).and_then(|item| item.held.as_ref()).map(|held| held.uid.clone());
         let kind = if service.is_some() { KuryrKind::Service } else { KuryrKind::LoadBalancer };
         let Some(uid) = service.or(balancer) else { return };

@@ -4,15 +4,13 @@ use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{BalancedService, Meta, Node};
 use gimbal_kuryr_crd::KuryrLoadBalancer;
-use gimbal_kuryr_crd::names::annotations;
-use gimbal_kuryr_resource::{EndedList, KindReading, KuryrKind, Sighting, is_newer, is_newer_version};
-use gimbal_kuryr_translate::{NodeChange, Nodes, status_knowledge};
+use gimbal_kuryr_resource::{EndedList, KindReading, KuryrKind, Sighting, is_newer_version};
+use gimbal_kuryr_translate::{KeptService, NodeChange, Nodes, status_knowledge};
 use gimbal_model::SourceKey;
 
 use crate::held::HeldBalancer;
 use crate::item::ServiceProof;
 use crate::sighting::private::AnyObject;
-use crate::went_back::is_protected;
 use crate::{KuryrController, WatchedObject};
 
 impl<T> KuryrController<T> {
@@ -124,11 +122,7 @@ impl<T> KuryrController<T> {
             // Every node has some that change with time, and translating everything takes long.
             NodeChange::Labels => {
                 self.note_changed_nodes();
-                let selects = |key: &&SourceKey| {
-                    self.index
-                        .service(key)
-                        .is_some_and(|service| service.annotations().contains_key(annotations::NODE_SELECTOR))
-                };
+                let selects = |key: &&SourceKey| self.index.service(key).is_some_and(|service| service.selects_nodes);
                 self.dirty.extend(self.index.services().filter(selects).cloned());
             }
             NodeChange::Members => self.mark_all(),
@@ -160,19 +154,19 @@ impl<T> KuryrController<T> {
             if item.dead.as_ref() == Some(&meta.uid) {
                 return;
             }
-            let is_older = |held: &Arc<BalancedService>| is_newer(&held.metadata.meta, meta);
+            let is_older = |held: &&KeptService| is_newer_version(&held.version, &meta.resource_version);
             if item.service_ahead
-                && let Some(held) = held.as_ref().filter(|held| is_older(held))
+                && let Some(held) = held.as_ref().filter(is_older)
             {
                 // The watch is behind the answer. This keeps the Service in the list that may be running.
-                self.index.apply_service((**held).clone());
+                self.index.apply_service(Arc::unwrap_or_clone(held.service()));
                 return;
             }
             let was_ahead = std::mem::take(&mut item.service_ahead);
             item.proof.take_if(|proof| *proof == ServiceProof::Absent);
             self.dirty.insert(key);
-            let other = held.filter(|held| held.metadata.meta.uid != service.metadata.meta.uid && !was_ahead);
-            let vanished = other.filter(|held| is_protected(held)).map(|held| held.metadata.meta.uid.clone());
+            let other = held.filter(|held| held.uid != service.metadata.meta.uid && !was_ahead);
+            let vanished = other.filter(|held| held.is_protected).map(|held| held.uid);
             self.index.apply_service(service);
             return self.note_lost_services(false, &vanished.into_iter().collect());
         }
@@ -189,7 +183,8 @@ impl<T> KuryrController<T> {
             (item.dead, item.dead_in) = (Some(meta.uid.clone()), lists);
             self.dirty.insert(key.clone());
             // The answer to a write has shown the Service that was made after this one.
-            if item.service_ahead && held.is_some_and(|held| is_newer(&held.metadata.meta, meta)) {
+            let is_newer = |held: KeptService| is_newer_version(&held.version, &meta.resource_version);
+            if item.service_ahead && held.is_some_and(is_newer) {
                 return;
             }
             item.service_ahead = false;
@@ -249,7 +244,8 @@ impl<T> KuryrController<T> {
     pub(crate) fn service_answered(&mut self, service: BalancedService) {
         let key = key_of(&service.metadata.meta);
         let held = self.index.service(&key);
-        if held.is_some_and(|held| !is_newer(&service.metadata.meta, &held.metadata.meta)) {
+        let version = &service.metadata.meta.resource_version;
+        if held.is_some_and(|held| !is_newer_version(version, &held.version)) {
             return;
         }
         let item = self.items.entry(key).or_default();

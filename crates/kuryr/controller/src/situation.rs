@@ -6,7 +6,7 @@ use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{KuryrKind, fingerprint};
-use gimbal_kuryr_translate::{NotBalanced, unwanted};
+use gimbal_kuryr_translate::{KeptService, NotBalanced, unwanted};
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
@@ -99,7 +99,7 @@ impl<T> KuryrController<T> {
     }
 
     fn situation_of(&self, key: &SourceKey, balancer: Option<Arc<KuryrLoadBalancer>>) -> Situation {
-        let service = self.index.service(key).cloned();
+        let service = self.index.service(key).map(KeptService::service);
         let item = self.items.get(key).map(|item| &**item);
         let offered = item.and_then(|item| item.offer.owner());
         let need = match &service {
@@ -182,8 +182,7 @@ impl<T> KuryrController<T> {
 
     /// What becomes of an owner that is not under this key any more. It may be under another one: somebody has copied what names it.
     fn fate_elsewhere(&self, key: &SourceKey, owner: &Text) -> OwnerFate {
-        let of_service =
-            |other: &SourceKey| self.index.service(other).is_some_and(|service| service.metadata.meta.uid == *owner);
+        let of_service = |other: &SourceKey| self.index.service(other).is_some_and(|service| service.uid == *owner);
         if self.routers.contains(owner) || self.index.services().any(|other| other != key && of_service(other)) {
             return OwnerFate::Elsewhere;
         }

@@ -10,14 +10,13 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_kubernetes_objects::BalancedService;
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{KuryrKind, ObjectPauses};
 use gimbal_model::SourceKey;
 
 use crate::KuryrController;
 use crate::held::HeldBalancer;
-use crate::item::{BalancerItem, service_has_finalizer};
+use crate::item::BalancerItem;
 
 impl<T> KuryrController<T> {
     pub(crate) fn store_went_back(&mut self) {
@@ -42,10 +41,7 @@ impl<T> KuryrController<T> {
         // What an answer has shown may be newer than the list.
         let is_ahead = |key: &SourceKey| self.items.get(key).is_some_and(|item| item.service_ahead);
         let uid = |key: &SourceKey| {
-            Some((
-                key.clone(),
-                self.index.service(key).filter(|service| is_protected(service))?.metadata.meta.uid.clone(),
-            ))
+            Some((key.clone(), self.index.service(key).filter(|service| service.is_protected)?.uid.clone()))
         };
         self.index.services().filter(|key| !is_ahead(key)).filter_map(uid).collect()
     }
@@ -57,7 +53,7 @@ impl<T> KuryrController<T> {
             return;
         }
         for (key, item) in &mut self.items {
-            let service = self.index.service(key).map(|service| &service.metadata.meta.uid);
+            let service = self.index.service(key).map(|service| &service.uid);
             let is_deleting = item.offer.offered.as_ref().is_some_and(|entry| entry.is_deleting());
             let named = item.held.as_ref().filter(|_| !is_deleting);
             let named = named.and_then(HeldBalancer::named_owner);
@@ -81,9 +77,4 @@ impl<T> BalancerItem<T> {
             self.lost = Some(own.clone());
         }
     }
-}
-
-/// Whether a Service goes only after we have let it go.
-pub(crate) fn is_protected(service: &BalancedService) -> bool {
-    service_has_finalizer(service) && !service.metadata.is_being_deleted()
 }

@@ -80,11 +80,11 @@ impl<T, F> Clone for PackedValue<T, F> {
     }
 }
 
-/// Compares the values. Equal values mostly have equal bytes, and then nothing is unpacked.
+/// Compares the bytes where both have some: equal values have equal ones, for a form and its compression depend on the value alone.
 impl<T: PartialEq, F: PackedForm<T>> PartialEq for PackedValue<T, F> {
     fn eq(&self, other: &Self) -> bool {
         match (&self.kept, &other.kept) {
-            (KeptAs::Bytes(one), KeptAs::Bytes(other)) if one == other => true,
+            (KeptAs::Bytes(one), KeptAs::Bytes(other)) => one == other,
             _ => self.get() == other.get(),
         }
     }

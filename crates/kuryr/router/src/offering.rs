@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_kuryr_resource::{KuryrKind, Purpose, is_alone};
+use gimbal_kuryr_resource::{KuryrKind, Purpose};
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
 use gimbal_model::SourceKey;
 

@@ -6,7 +6,7 @@ use gimbal_kubernetes_join::{Join, JoinOutput};
 use gimbal_kubernetes_objects::{BalancedService, BalancedSlice, keys};
 use gimbal_model::SourceKey;
 
-use crate::SlicePart;
+use crate::{KeptService, SlicePart};
 
 /// A Service with its slices, in the order of their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct ServiceIndex {
 struct Services;
 
 impl JoinOutput for Services {
-    type Header = Arc<BalancedService>;
+    type Header = KeptService;
     type Part = Arc<SlicePart>;
     type Value = Joined;
 
@@ -36,7 +36,7 @@ impl JoinOutput for Services {
     where
         Self::Part: 'a,
     {
-        Some(Joined { service: service.clone(), slices: parts.cloned().collect() })
+        Some(Joined { service: service.service(), slices: parts.cloned().collect() })
     }
 }
 
@@ -52,7 +52,7 @@ impl ServiceIndex {
         let meta = &service.metadata.meta;
         let key = SourceKey { namespace: meta.namespace.clone(), name: meta.name.clone() };
         service.metadata.meta.labels.clear();
-        self.join.apply_service(key, Arc::new(service));
+        self.join.apply_service(key, KeptService::new(service));
     }
 
     /// Removes a Service.
@@ -113,7 +113,7 @@ impl ServiceIndex {
 
     /// Returns a Service as it is known now, without its slices.
     #[must_use]
-    pub fn service(&self, key: &SourceKey) -> Option<&Arc<BalancedService>> {
+    pub fn service(&self, key: &SourceKey) -> Option<&KeptService> {
         self.join.entry(key)?.header()
     }
 

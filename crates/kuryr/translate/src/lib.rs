@@ -23,6 +23,7 @@ mod desired;
 mod finding;
 mod index;
 mod ingress;
+mod kept_service;
 mod members;
 mod nodes;
 mod rediscover;
@@ -46,6 +47,7 @@ pub use ingress::{
     SecretProblem, SecretState, ServableCertificate, desired_router, ingress_status, router_knowledge,
     router_owner_alone, router_status, translate_router,
 };
+pub use kept_service::KeptService;
 pub use nodes::{NodeChange, Nodes};
 pub use rediscover::{StatusKnowledge, status_knowledge};
 pub use service_status::{ServiceOutcome, service_status};

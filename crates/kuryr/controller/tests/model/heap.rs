@@ -51,7 +51,7 @@ fn with_ids(mut report: LoadBalancerReport) -> LoadBalancerReport {
     let owner = report.owner.to_string();
     let change = |id: &mut Text| *id = uuid(&format!("{owner} {id}")).into();
     let ReportedObjects { load_balancer, listeners, pools, members, .. } = &mut report.objects;
-    for balancer in load_balancer {
+    if let Some(balancer) = load_balancer {
         let ids = [&mut balancer.id, &mut balancer.port, &mut balancer.subnet, &mut balancer.project];
         ids.into_iter().for_each(change);
     }

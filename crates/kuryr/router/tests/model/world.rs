@@ -9,7 +9,7 @@ use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind};
 use gimbal_kuryr_resource::{
     ChangedServices, ClusterWrite, KnownServices, KuryrKind, NamespacePatterns, ObjectNotice, Sighting, WriteBody,
-    WriteOutcome, is_alone,
+    WriteOutcome,
 };
 use gimbal_kuryr_router_core::{RoutedObject, RouterController, RouterSettings};
 use gimbal_kuryr_testkit::Writer;
@@ -334,6 +334,7 @@ impl World {
         let drained = self.controller.drain(self.now);
         let any = !drained.is_empty();
         for (key, entry) in drained {
+            let is_alone = entry.as_ref().is_some_and(|entry| entry.is_alone());
             let entry = entry.map(|entry| entry.entry());
             assert_eq!(key.kind, DesiredKind::L7Router);
             assert!(self.leads && self.enabled.is_some(), "{key} is offered too early");
@@ -349,7 +350,7 @@ impl World {
                     );
                 }
                 // Of what wants nothing nothing is made.
-                Some(entry) if is_alone(entry) => {}
+                Some(_) if is_alone => {}
                 Some(entry) => {
                     let owner = entry.owner();
                     assert!(self.api.protected.contains(&**owner), "{key} is offered before its finalizer is set");
@@ -357,7 +358,7 @@ impl World {
                 None => {}
             }
             self.heard.push(match entry.as_deref() {
-                Some(entry @ DesiredEntry::LoadBalancer(_)) if is_alone(entry) => format!("{} alone", key.name),
+                Some(_) if is_alone => format!("{} alone", key.name),
                 Some(DesiredEntry::LoadBalancer(wanted)) => {
                     format!("{} {} {}", key.name, wanted.header.owner, wanted.generation)
                 }

@@ -56,10 +56,11 @@ pub(crate) fn resolve(
     let Some(service) = services.service(&key) else {
         return (by_number(), Some(IngressProblem::NoService { service: key.clone() }));
     };
+    let service = service.service();
     if service.spec.type_.as_deref() == Some("ExternalName") {
         return (by_number(), Some(IngressProblem::ExternalName { service: key.clone() }));
     }
-    match find(service, &named.port).and_then(|port| u16::try_from(port.port).ok()) {
+    match find(&service, &named.port).and_then(|port| u16::try_from(port.port).ok()) {
         Some(port) => (Some(ServicePort { service: key, port }), None),
         None => {
             let port = number.map_or_else(|| name.map(|name| shown(name)), |number| Some(number.to_string().into()));
