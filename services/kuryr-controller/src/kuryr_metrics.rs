@@ -63,7 +63,7 @@ impl KuryrMetrics {
         for (namespace, name) in CRITICAL {
             let key = DesiredKey::new(DesiredKind::LoadBalancer, namespace, name);
             if let Some(report) = core.report(&key) {
-                self.show_critical(&format!("{namespace}/{name}"), report);
+                self.show_critical(&format!("{namespace}/{name}"), &report);
             }
         }
     }
