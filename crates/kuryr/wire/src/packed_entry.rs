@@ -16,7 +16,7 @@ pub struct PackedEntry(Arc<PackedParts>);
 #[derive(PartialEq, Eq)]
 struct PackedParts {
     about: EntryFacts,
-    /// The last, so that entries that differ are mostly told apart before.
+    /// The last: entries that differ mostly differ in the former.
     entry: PackedValue<DesiredEntry, MessageForm>,
 }
 
