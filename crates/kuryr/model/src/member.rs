@@ -74,6 +74,16 @@ impl DesiredMembers {
         self.0.binary_search_by(|member| member.id.cmp(id)).ok().map(|at| &self.0[at])
     }
 
+    /// Keeps once what is equal in these and in those before them.
+    pub fn share(&mut self, before: &Self) {
+        if *self == *before {
+            self.0 = before.0.clone();
+            return;
+        }
+        let same = |one: &DesiredMember| before.get(&one.id).filter(|before| *before == one).cloned();
+        self.0 = self.0.iter().map(|one| same(one).unwrap_or_else(|| one.clone())).collect();
+    }
+
     /// Sets these members and removes those, each at most once.
     pub(crate) fn apply(&mut self, changes: impl Iterator<Item = (MemberId, Option<DesiredMember>)>) {
         let mut members: std::collections::BTreeMap<MemberId, DesiredMember> =
