@@ -93,11 +93,7 @@ impl Watched for KuryrL7Router {
     const WATCHED: KuryrKind = <Self as RoutedObject>::WATCHED;
 
     fn saw(state: &mut ControllerState, sighting: Sighting<Self>) {
-        match &sighting {
-            Sighting::Set(router) => state.core.router_seen(&router.metadata.meta.uid, true),
-            Sighting::Deleted(router) => state.core.router_seen(&router.metadata.meta.uid, false),
-            Sighting::ListBegan | Sighting::ListDone | Sighting::WentBack | Sighting::Unreadable(_) => {}
-        }
+        state.core.saw_router(&sighting);
         if let Some(routers) = &mut state.routers {
             routers.saw(sighting);
         }

@@ -18,6 +18,7 @@ use jiff::Timestamp;
 
 use crate::held::RecentBalancers;
 use crate::item::{BalancerItem, WRITTEN};
+use crate::routers::RouterUids;
 use crate::timing::is_shown_ready;
 use crate::{KuryrSettings, WatchedObject};
 
@@ -33,8 +34,7 @@ pub struct KuryrController<T> {
     pub(crate) recent: RecentBalancers,
     /// How much has been read of each kind.
     pub(crate) readings: [KindReading; KuryrKind::ALL.len()],
-    /// UIDs of routers, which are owners too, and no Service's.
-    pub(crate) routers: BTreeSet<Text>,
+    pub(crate) routers: RouterUids,
     /// What has changed of the Services, for another controller that uses them; unset while there is none.
     pub(crate) followed: Option<ChangedServices>,
     /// Without what changes all the time and no spec is made from.
@@ -69,7 +69,7 @@ impl<T> KuryrController<T> {
             items: BTreeMap::new(),
             recent: RecentBalancers::default(),
             readings: Default::default(),
-            routers: BTreeSet::new(),
+            routers: RouterUids::default(),
             followed: None,
             facts: None,
             leads: false,
@@ -88,16 +88,6 @@ impl<T> KuryrController<T> {
     /// Takes in an event of a watch, whether this process leads or not.
     pub fn saw<O: WatchedObject>(&mut self, sighting: Sighting<O>) {
         self.take_sighting(sighting);
-    }
-
-    /// Takes note of a KuryrL7Router that is there, or was deleted. What exists for it goes with it alone: a KuryrLoadBalancer
-    /// that names its UID removes nothing.
-    pub fn router_seen(&mut self, uid: &Text, is_there: bool) {
-        if is_there {
-            self.routers.insert(uid.clone());
-        } else {
-            self.routers.remove(uid);
-        }
     }
 
     /// Whether nodes have to be watched: the writer has said that members are nodes. It may change with the facts. While nodes

@@ -14,7 +14,7 @@ use gimbal_session::KeptEntry as _;
 
 use crate::KuryrController;
 use crate::item::{BalancerItem, ServiceProof, has_finalizer};
-use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by};
+use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by, is_version};
 
 impl<T> KuryrController<T> {
     /// Decides everything that changed.
@@ -127,7 +127,7 @@ impl<T> KuryrController<T> {
                 self.offer_first(key, situation);
             }
             OwnerFate::Goes => self.set_offered(key, Some(DesiredEntry::Deleting { owner: owner.clone() })),
-            OwnerFate::Doubtful => self.doubt(key),
+            OwnerFate::Doubtful => self.doubt(key, situation),
             OwnerFate::Elsewhere | OwnerFate::Lost => {
                 self.set_offered(key, None);
                 self.offer_first(key, situation);
@@ -185,7 +185,7 @@ impl<T> KuryrController<T> {
                     return;
                 }
                 OwnerFate::Goes | OwnerFate::Elsewhere | OwnerFate::Lost => {}
-                OwnerFate::Doubtful => return self.doubt(key),
+                OwnerFate::Doubtful => return self.doubt(key, situation),
             }
         }
         // A Service with our finalizer and without a KuryrLoadBalancer: somebody has removed that by force.
@@ -196,7 +196,7 @@ impl<T> KuryrController<T> {
                 OwnerFate::Stays => self.name_unmade(key, situation, uid),
                 OwnerFate::Elsewhere | OwnerFate::Lost => {}
                 OwnerFate::Goes => self.set_offered(key, Some(DesiredEntry::Deleting { owner: uid.clone() })),
-                OwnerFate::Doubtful => self.doubt(key),
+                OwnerFate::Doubtful => self.doubt(key, situation),
             }
         }
     }
@@ -218,9 +218,14 @@ impl<T> KuryrController<T> {
         self.set_offered(key, Some(DesiredEntry::LoadBalancer(owner_alone(Some(&object), uid))));
     }
 
-    fn doubt(&mut self, key: &SourceKey) {
+    fn doubt(&mut self, key: &SourceKey, situation: &Situation) {
         if let Some(item) = self.items.get_mut(key) {
-            item.needs_proof = item.proof != Some(ServiceProof::Absent);
+            // What the API server has said of this key need not be asked for again.
+            let is_proven = match &situation.service {
+                Some(service) => is_version(item.proof.as_ref(), service),
+                None => item.proof == Some(ServiceProof::Absent),
+            };
+            item.needs_proof = !is_proven;
             if !item.needs_proof {
                 self.shared_owner.insert(key.clone());
             }

@@ -86,6 +86,11 @@ impl<T> KuryrController<T> {
         if item.needs_proof {
             said.push("The API server is asked whether the Service is really gone.".to_owned());
         }
+        if self.shared_owner.contains(key) && self.may_lack_routers() {
+            said.push(
+                "Nothing is removed for it: its owner may be a router, and it is not known which there are.".to_owned(),
+            );
+        }
         if let Some(balancer) = &situation.balancer
             && let Some(reason) = self.not_offered(key, balancer)
         {

@@ -55,6 +55,7 @@ mod item;
 mod outcome;
 mod reading;
 mod rejects;
+mod routers;
 mod service_writes;
 mod settings;
 mod sighting;

@@ -177,13 +177,21 @@ impl<T> KuryrController<T> {
         if !proven {
             return OwnerFate::Doubtful;
         }
-        if situation.service_uid() == Some(owner) { OwnerFate::Goes } else { self.fate_elsewhere(key, owner) }
+        if situation.service_uid() == Some(owner) {
+            return OwnerFate::Goes;
+        }
+        // What was offered has been seen.
+        let was_service = item.is_some_and(|item| item.offer.owner() == Some(owner));
+        match self.fate_elsewhere(key, owner) {
+            OwnerFate::Goes if !was_service && self.may_lack_routers() => OwnerFate::Doubtful,
+            fate => fate,
+        }
     }
 
     /// What becomes of an owner that is not under this key any more. It may be under another one: somebody has copied what names it.
     fn fate_elsewhere(&self, key: &SourceKey, owner: &Text) -> OwnerFate {
         let of_service = |other: &SourceKey| self.index.service(other).is_some_and(|service| service.uid == *owner);
-        if self.routers.contains(owner) || self.index.services().any(|other| other != key && of_service(other)) {
+        if self.is_router(owner) || self.index.services().any(|other| other != key && of_service(other)) {
             return OwnerFate::Elsewhere;
         }
         let others = || self.items.iter().filter(|(other, _)| *other != key);
@@ -237,7 +245,7 @@ fn asked_of(type_: &Option<Text>, class: &Option<Text>) -> u64 {
     fingerprint(&(type_.as_deref().unwrap_or("ClusterIP"), class.as_deref()))
 }
 
-fn is_version(proof: Option<&ServiceProof>, service: &BalancedService) -> bool {
+pub(crate) fn is_version(proof: Option<&ServiceProof>, service: &BalancedService) -> bool {
     matches!(proof, Some(ServiceProof::Version(version)) if *version == service.metadata.meta.resource_version)
 }
 

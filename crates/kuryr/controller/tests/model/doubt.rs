@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredEntry, VipWish};
-use gimbal_kuryr_resource::ClusterKnowledge;
+use gimbal_kuryr_crd::KuryrL7Router;
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry, VipWish};
+use gimbal_kuryr_resource::{ClusterKnowledge, Sighting};
 use serde_json::{Value, json};
 
 use crate::api::{BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, has};
 use crate::common::{ORDER, conditions, get, served};
-use crate::world::{World, service, slice};
+use crate::world::{World, facts, service, slice};
 
 fn is_complete(world: &World) -> bool {
     world.controller.knowledge() == ClusterKnowledge::Complete
@@ -166,21 +167,43 @@ fn what_another_controller_has_served_meanwhile_is_not_unmade() {
 /// Only the deletion of a router removes what exists for it.
 #[test]
 fn what_names_a_router_as_its_owner_removes_nothing() {
-    for is_router in [true, false] {
+    let owner = "6d0e7f4e-0000-4000-8000-000000000001";
+    let mut router = KuryrL7Router::default();
+    router.metadata.meta.uid = owner.into();
+    let removal = DesiredEntry::Deleting { owner: owner.into() };
+    let removes = |world: &World| world.offered.values().any(|entry| **entry == removal);
+    for (listed, unread) in
+        [(Some(true), false), (Some(false), false), (None, false), (None, true), (Some(false), true)]
+    {
         let mut world = World::new(true);
-        world.works = false;
-        let owner = "6d0e7f4e-0000-4000-8000-000000000001";
-        world.controller.router_seen(&owner.into(), is_router);
+        (world.works, world.patience) = (false, Duration::from_secs(20));
+        world.controller.set_facts(&CloudFacts { enable_ingress: true, ..facts() });
+        if let Some(exists) = listed {
+            world.controller.saw_router(&Sighting::ListBegan);
+            exists.then(|| world.controller.saw_router(&Sighting::Set(router.clone())));
+            world.controller.saw_router(&Sighting::ListDone);
+        }
+        if unread {
+            world.controller.saw_router(&Sighting::Unreadable("forbidden".to_owned()));
+        }
         let spec = json!({
             "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
             "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
         });
         world.api.create(Kind::Balancer, "a", json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec}));
-        world.patience = Duration::from_secs(20);
         world.rest();
-        let is_removed = world.offered.values().any(|entry| **entry == DesiredEntry::Deleting { owner: owner.into() });
-        assert_eq!(is_removed, !is_router, "{:?}", world.offered);
-        assert_eq!(get(&world, Kind::Balancer).is_null(), is_router, "the copy goes");
+        let is_known = listed.is_some() && !unread;
+        assert_eq!(removes(&world), is_known && listed == Some(false), "{listed:?} {unread}: {:?}", world.offered);
+        assert_eq!(get(&world, Kind::Balancer).is_null(), listed == Some(true), "the copy goes");
+        if is_known {
+            continue;
+        }
+        // It is asked for once, and waits.
+        assert!(!is_complete(&world), "{:?}", world.explain("a"));
+        world.controller.saw_router(&Sighting::ListBegan);
+        world.controller.saw_router(&Sighting::ListDone);
+        world.rest();
+        assert!(removes(&world), "there is no such router");
     }
 }
 
