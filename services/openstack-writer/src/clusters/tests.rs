@@ -106,7 +106,7 @@ impl Ends {
         let mut agent = AgentEnd::new(config);
         agent.set_incarnation("uid-of-kube-system".into());
         for (key, entry) in entries {
-            agent.set(key.clone(), Some(Arc::new(entry.clone())), now);
+            agent.set(key.clone(), Some(entry.clone().into()), now);
         }
         agent.source_complete();
         agent.connected(now);
@@ -118,7 +118,7 @@ impl Ends {
     }
 
     fn set(&mut self, key: &DesiredKey, entry: Option<DesiredEntry>) {
-        self.agent.set(key.clone(), entry.map(Arc::new), self.now);
+        self.agent.set(key.clone(), entry.map(Into::into), self.now);
         self.exchange();
     }
 

@@ -1,6 +1,5 @@
 //! Streams that end and come again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_guard::GuardEvent;
@@ -35,7 +34,7 @@ fn controller(names: &[&str], now: Instant) -> AgentEnd<Kuryr> {
     agent.set_incarnation("uid-of-kube-system".into());
     for name in names {
         let entry = DesiredEntry::Deleting { owner: format!("uid-{name}").into() };
-        agent.set(key(name), Some(Arc::new(entry)), now);
+        agent.set(key(name), Some(entry.into()), now);
     }
     agent
 }

@@ -15,7 +15,7 @@ impl Ends {
         self.agent = AgentEnd::new(config);
         self.agent.set_incarnation("uid-of-kube-system".into());
         for (key, entry) in entries {
-            self.agent.set(key.clone(), Some(Arc::new(entry.clone())), self.now);
+            self.agent.set(key.clone(), Some(entry.clone().into()), self.now);
         }
         self.agent.source_complete();
         self.agent.scope_unknown(unknown, "one cannot be offered".to_owned());
