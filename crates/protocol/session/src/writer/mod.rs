@@ -22,8 +22,8 @@ use gimbal_model::DigestTree;
 use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
-    UnknownScopes, Welcome, WriterMessage,
+    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services,
+    Summary, UnknownScopes, Welcome, WriterMessage,
 };
 use contents::RequestedContents;
 use holdings::{Holdings, Knowledge};
@@ -223,8 +223,13 @@ impl<P: Payload> WriterEnd<P> {
             return (Need::Nothing, self.reread());
         }
         let names: usize = tree.namespaces().map(|(namespace, ..)| namespace.len()).sum();
-        let namespaces: Vec<_> =
+        let mut namespaces: BTreeMap<Arc<str>, Summary> =
             tree.namespaces().map(|(name, count, digest)| (name.clone(), Summary { count, digest })).collect();
+        // A summary that nothing equals: what could not be read may be gone, and a namespace that is left out proves nothing.
+        let unequal = Summary { count: u64::MAX, ..Summary::default() };
+        let unreadable = self.rejects.all_unreadable();
+        namespaces.extend(unreadable.into_iter().map(|key| (key.namespace().clone(), unequal)));
+        let namespaces: Vec<_> = namespaces.into_iter().collect();
         let lists = !namespaces.is_empty() && namespaces.len() <= LISTED.0 && names <= LISTED.1;
         let need = if lists && self.knowledge.is_complete() { Need::Namespaces(namespaces) } else { Need::All };
         (need, Vec::new())
