@@ -230,6 +230,21 @@ fn an_unreadable_change_of_nobody_asks_for_everything() {
     assert!(writer.rejects().is_empty());
 }
 
+/// Its namespace is empty at both ends, so that nothing else would tell.
+#[test]
+fn one_that_could_not_be_read_and_went_while_no_stream_was_open_is_rejected_no_more() {
+    let now = start();
+    let mut writer = holding(&[("x/a", service("1", []))], now);
+    let changes = vec![Err(unreadable(Some("y/a")))];
+    writer.receive(data(4, Frame::Delta { changes, oldest_age: Duration::ZERO }), now);
+    assert!(writer.rejects().contains_key(&key("y/a")));
+    let Need::Namespaces(asked) = need(&mut writer, &hello(&[("x/a", service("2", []))]), now) else { panic!("all") };
+    assert_eq!(asked.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["x", "y"]);
+    writer.receive(begin(1, some(&["y"])), now);
+    writer.receive(end(2, &[]), now);
+    assert!(writer.rejects().is_empty(), "{:?}", writer.rejects());
+}
+
 #[test]
 fn an_unreadable_piece_of_nobody_is_told() {
     let now = start();
