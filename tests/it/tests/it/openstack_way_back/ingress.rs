@@ -11,7 +11,7 @@ use super::rebuilt::many_routes_at_once;
 use super::{WRITER, expect_no_change, kill_controller, kill_writer, steer};
 
 /// A route takes three or four changes of a load balancer, one after the other.
-const WITHIN: Duration = Duration::from_secs(240);
+const WITHIN: Duration = Duration::from_secs(480);
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
 const HTTP: (&str, u16) = ("http", 8080);
 /// Services, and the address of the one Pod of each.
