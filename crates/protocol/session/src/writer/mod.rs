@@ -222,16 +222,19 @@ impl<P: Payload> WriterEnd<P> {
             self.knowledge.proven(&Scope::All);
             return (Need::Nothing, self.reread());
         }
-        let names: usize = tree.namespaces().map(|(namespace, ..)| namespace.len()).sum();
         let mut namespaces: BTreeMap<Arc<str>, Summary> =
             tree.namespaces().map(|(name, count, digest)| (name.clone(), Summary { count, digest })).collect();
         // A summary that nothing equals: what could not be read may be gone, and a namespace that is left out proves nothing.
         let unequal = Summary { count: u64::MAX, ..Summary::default() };
         let unreadable = self.rejects.all_unreadable();
         namespaces.extend(unreadable.into_iter().map(|key| (key.namespace().clone(), unequal)));
-        let namespaces: Vec<_> = namespaces.into_iter().collect();
+        let names: usize = namespaces.keys().map(|namespace| namespace.len()).sum();
         let lists = !namespaces.is_empty() && namespaces.len() <= LISTED.0 && names <= LISTED.1;
-        let need = if lists && self.knowledge.is_complete() { Need::Namespaces(namespaces) } else { Need::All };
+        let need = if lists && self.knowledge.is_complete() {
+            Need::Namespaces(namespaces.into_iter().collect())
+        } else {
+            Need::All
+        };
         (need, Vec::new())
     }
 

@@ -245,6 +245,21 @@ fn one_that_could_not_be_read_and_went_while_no_stream_was_open_is_rejected_no_m
     assert!(writer.rejects().is_empty(), "{:?}", writer.rejects());
 }
 
+/// Their names count like those of the others: a message has room for a limited number of bytes.
+#[test]
+fn names_of_what_could_not_be_read_are_listed_as_far_as_there_is_room() {
+    let now = start();
+    let asked = |many: usize| {
+        let mut writer = holding(&[("x/a", service("1", []))], now);
+        let names = (0..many).map(|n| format!("{n:0>200}/a"));
+        let changes = names.map(|name| Err(unreadable(Some(&name)))).collect();
+        writer.receive(data(4, Frame::Delta { changes, oldest_age: Duration::ZERO }), now);
+        need(&mut writer, &hello(&[("x/a", service("2", []))]), now)
+    };
+    assert!(matches!(asked(10), Need::Namespaces(asked) if asked.len() == 11));
+    assert_eq!(asked(7000), Need::All);
+}
+
 #[test]
 fn an_unreadable_piece_of_nobody_is_told() {
     let now = start();
