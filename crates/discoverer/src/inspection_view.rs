@@ -1,10 +1,9 @@
 //! Turns the state into the answers of `InspectionService`. Read-only.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey};
-use gimbal_session::{Entry as _, Key as _, Scope, Services, Summary};
+use gimbal_session::{KeptEntry as _, Key as _, Scope, Services, Summary};
 use gimbal_transport::{Part, Place, pb};
 
 use crate::payload::OfferedPayload;
@@ -58,8 +57,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
     }
 
     fn parts(&self) -> u64 {
-        let parts = |entry: &P::Kept| gimbal_session::KeptEntry::part_count(entry) as u64;
-        self.publisher.agent.entries().map(|(_, entry)| parts(entry)).sum()
+        self.publisher.agent.entries().map(|(_, entry)| entry.part_count() as u64).sum()
     }
 
     fn unknown(&self) -> Vec<pb::UnknownScope> {
@@ -107,7 +105,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
 
     /// Describes an entry, if it is offered.
     pub(crate) fn service(&self, key: &P::Key) -> Option<pb::ServiceStatus> {
-        let entry: Arc<P::Entry> = gimbal_session::KeptEntry::entry(self.publisher.agent.entry(key)?);
+        let kept = self.publisher.agent.entry(key)?;
         let reject = self.publisher.agent.rejects().get(key);
         let (state, message) = self.state(key);
         let mut status = pb::ServiceStatus {
@@ -115,12 +113,12 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
             source: Some((&P::shown_key(key)).into()),
             target: Some(P::target(self.backend, key)),
             state: state.into(),
-            endpoints: entry.part_count() as u64,
+            endpoints: kept.part_count() as u64,
             reject_reason: reject.map_or(0, |reject| P::shown_reason(reject.reason).into()),
             message,
             ..pb::ServiceStatus::default()
         };
-        P::describe(&entry, &mut status);
+        P::describe(&kept.entry(), &mut status);
         Some(status)
     }
 

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use gimbal_kubernetes_client::{Access, Cluster};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 /// Answers that are left, each a status and a body, and requests that came.
@@ -37,13 +40,10 @@ impl ScriptedServer {
         });
         std::fs::write(&path, kubeconfig.to_string()).unwrap();
         let script = Arc::<Mutex<Script>>::default();
-        let (shared, mut server) = (script.clone(), JoinSet::new());
-        server.spawn(async move {
-            let mut connections = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, shared.clone()));
-            }
-        });
+        let shared = script.clone();
+        let router = Router::new().fallback(async move |method, uri| answer(&shared, &method, &uri));
+        let mut server = JoinSet::new();
+        server.spawn(async move { axum::serve(listener, router).await.unwrap() });
         let cluster = Cluster::connect(&Access::Kubeconfig(path), "test").unwrap();
         Self { cluster, script, _server: server, _folder: folder }
     }
@@ -59,35 +59,10 @@ impl ScriptedServer {
     }
 }
 
-async fn serve(stream: TcpStream, script: Arc<Mutex<Script>>) {
-    let mut stream = BufReader::new(stream);
-    loop {
-        let (mut first, mut length) = (String::new(), 0);
-        loop {
-            let mut line = String::new();
-            if stream.read_line(&mut line).await.unwrap_or_default() == 0 {
-                return;
-            }
-            if line.trim().is_empty() {
-                break;
-            }
-            let line = line.to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if first.is_empty() {
-                first = line;
-            }
-        }
-        stream.read_exact(&mut vec![0; length]).await.unwrap();
-        let (status, body) = {
-            let mut script = script.lock().unwrap();
-            let request = first.split(['?', ' ']).take(2).collect::<Vec<_>>().join(" ");
-            script.requests.push(request);
-            script.answers.pop_front().unwrap_or_else(|| (500, "no answer is left".to_owned()))
-        };
-        let head =
-            format!("HTTP/1.1 {status} x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
-        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-    }
+/// Takes note of a request, and gives it the next answer.
+fn answer(script: &Mutex<Script>, method: &Method, uri: &Uri) -> Response {
+    let mut script = script.lock().unwrap();
+    script.requests.push(format!("{method} {}", uri.path()).to_ascii_lowercase());
+    let (status, body) = script.answers.pop_front().unwrap_or_else(|| (500, "no answer is left".to_owned()));
+    (StatusCode::from_u16(status).unwrap(), [(CONTENT_TYPE, "application/json")], body).into_response()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_crd::names::reasons;
-use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text, VipWish};
+use gimbal_kuryr_model::{DesiredEntry, LoadBalancerHeader, Text};
 use gimbal_kuryr_resource::{ClusterObject, KuryrKind, ObjectNotice, ObjectPauses, Told};
 use gimbal_kuryr_translate::{
     Finding, Input, NotBalanced, NotStreamed, desired, named_service, owner_alone, translate,
@@ -13,8 +13,8 @@ use gimbal_model::SourceKey;
 use gimbal_session::KeptEntry as _;
 
 use crate::KuryrController;
-use crate::item::{BalancerItem, ServiceProof, has_finalizer};
-use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by, is_version};
+use crate::item::{BalancerItem, has_finalizer};
+use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation, asked_by, is_proven};
 
 impl<T> KuryrController<T> {
     /// Decides everything that changed.
@@ -221,11 +221,7 @@ impl<T> KuryrController<T> {
     fn doubt(&mut self, key: &SourceKey, situation: &Situation) {
         if let Some(item) = self.items.get_mut(key) {
             // What the API server has said of this key need not be asked for again.
-            let is_proven = match &situation.service {
-                Some(service) => is_version(item.proof.as_ref(), service),
-                None => item.proof == Some(ServiceProof::Absent),
-            };
-            item.needs_proof = !is_proven;
+            item.needs_proof = !is_proven(item.proof.as_ref(), situation.service.as_deref());
             if !item.needs_proof {
                 self.shared_owner.insert(key.clone());
             }
@@ -368,7 +364,7 @@ fn replacement<T>(item: &BalancerItem<T>, after: &DesiredEntry) -> Option<Told> 
 
 fn wanted_header(entry: &DesiredEntry) -> Option<&LoadBalancerHeader> {
     match entry {
-        DesiredEntry::LoadBalancer(wanted) if wanted.header.vip != VipWish::default() => Some(&wanted.header),
+        DesiredEntry::LoadBalancer(wanted) if !entry.is_alone() => Some(&wanted.header),
         DesiredEntry::LoadBalancer(_) | DesiredEntry::Deleting { .. } => None,
     }
 }

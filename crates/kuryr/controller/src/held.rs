@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::KuryrLoadBalancer;
-use gimbal_kuryr_crd::names::conditions::READY;
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_packed::PackedValue;
+use gimbal_kuryr_resource::ready_generation;
 use gimbal_kuryr_translate::status_knowledge;
 
 use crate::item::{has_finalizer, named_owners};
@@ -66,8 +66,7 @@ impl RecentBalancers {
         // Mostly they are one Service, and then the text is kept once.
         let spec = if spec == reference { reference.clone() } else { spec };
         let conditions = object.status.as_ref().map(|status| &*status.conditions).unwrap_or_default();
-        let mut ready = conditions.iter().filter(|one| (&*one.type_, &*one.status) == (READY, "True"));
-        let ready = ready.find_map(|one| one.observed_generation);
+        let ready = ready_generation(conditions);
         let (has_finalizer, known) = (has_finalizer(&object), !status_knowledge(&object).needs_discovery());
         let (meta, object) = (object.metadata.clone(), Arc::new(object));
         if leads {

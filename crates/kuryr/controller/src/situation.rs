@@ -167,10 +167,9 @@ impl<T> KuryrController<T> {
         let proven = match &situation.service {
             Some(service) if service.metadata.meta.uid == *owner => match situation.need {
                 ServiceNeed::Wanted => return OwnerFate::Stays,
-                _ => service.metadata.is_being_deleted() || is_version(proof, service),
+                _ => service.metadata.is_being_deleted() || is_proven(proof, Some(service)),
             },
-            Some(service) => is_dead || is_version(proof, service),
-            None => is_dead || proof == Some(&ServiceProof::Absent),
+            service => is_dead || is_proven(proof, service.as_deref()),
         };
         // Whether it was deleted, or the store went back to before it, the list that is running shows.
         let proven = proven && !self.reading(KuryrKind::Service).went_back();
@@ -245,8 +244,13 @@ fn asked_of(type_: &Option<Text>, class: &Option<Text>) -> u64 {
     fingerprint(&(type_.as_deref().unwrap_or("ClusterIP"), class.as_deref()))
 }
 
-pub(crate) fn is_version(proof: Option<&ServiceProof>, service: &BalancedService) -> bool {
-    matches!(proof, Some(ServiceProof::Version(version)) if *version == service.metadata.meta.resource_version)
+/// Whether the API server has said of a Service, or of its absence, what is known of it.
+pub(crate) fn is_proven(proof: Option<&ServiceProof>, service: Option<&BalancedService>) -> bool {
+    match (proof, service) {
+        (Some(ServiceProof::Version(version)), Some(service)) => *version == service.metadata.meta.resource_version,
+        (Some(ServiceProof::Absent), None) => true,
+        _ => false,
+    }
 }
 
 fn owner(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gimbal_model::Digest;
 
 use crate::canonical;
-use crate::{DesiredKey, DesiredMembers, LoadBalancerHeader, Text};
+use crate::{DesiredKey, DesiredMembers, LoadBalancerHeader, Text, VipWish};
 
 /// A load balancer that is wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,12 @@ impl DesiredEntry {
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         matches!(self, Self::Deleting { .. })
+    }
+
+    /// Whether it names its owner, and wants nothing.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        matches!(self, Self::LoadBalancer(wanted) if wanted.header.vip == VipWish::default())
     }
 
     /// Returns the digest under `key`: the sum of those of header, generation and members. The order in which members

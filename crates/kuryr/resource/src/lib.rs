@@ -32,7 +32,9 @@ pub use pauses::{InFlightWrite, ObjectPauses, Purpose};
 pub use reading::{EndedList, KindReading};
 pub use services::{ChangedServices, KnownServices};
 pub use sighting::{KuryrKind, Sighting};
-pub use status::{ResourceStatus, StatusSource, StatusStep, note_accepted_status, says_true, shows_ready};
+pub use status::{
+    ResourceStatus, StatusSource, StatusStep, note_accepted_status, ready_generation, says_true, shows_ready,
+};
 pub use timing::{LATE, LateCounts, Lateness, ReadyTimes};
 pub use write::{
     ClusterObject, ClusterWrite, NewObject, PlannedWrite, WriteBody, WriteOutcome, WrittenObject, protect, release,

@@ -165,9 +165,13 @@ pub fn says_true(conditions: &[StatusCondition], kind: &str, words: &str) -> boo
 /// Whether the conditions show that a generation is there.
 #[must_use]
 pub fn shows_ready(conditions: &[StatusCondition], generation: i64) -> bool {
-    conditions
-        .iter()
-        .any(|one| (&*one.type_, &*one.status, one.observed_generation) == (READY, "True", Some(generation)))
+    ready_generation(conditions) == Some(generation)
+}
+
+/// Returns the generation that the conditions show to be there.
+#[must_use]
+pub fn ready_generation(conditions: &[StatusCondition]) -> Option<i64> {
+    conditions.iter().find(|one| (&*one.type_, &*one.status) == (READY, "True"))?.observed_generation
 }
 
 /// Lets stay what a report has said: without one nothing is known to have passed.

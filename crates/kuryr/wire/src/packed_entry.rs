@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gimbal_kuryr_model::{DesiredEntry, Text, VipWish};
+use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_packed::PackedValue;
 use gimbal_session::KeptEntry;
 
@@ -32,18 +32,16 @@ struct EntryFacts {
 
 impl EntryFacts {
     fn of(entry: &DesiredEntry) -> Self {
-        let owner = entry.owner().clone();
+        let (owner, is_alone) = (entry.owner().clone(), entry.is_alone());
         match entry {
             DesiredEntry::LoadBalancer(wanted) => Self {
                 owner,
                 generation: Some(wanted.generation),
-                is_alone: wanted.header.vip == VipWish::default(),
+                is_alone,
                 known: wanted.header.known,
                 members: wanted.members.as_slice().len(),
             },
-            DesiredEntry::Deleting { .. } => {
-                Self { owner, generation: None, is_alone: false, known: false, members: 0 }
-            }
+            DesiredEntry::Deleting { .. } => Self { owner, generation: None, is_alone, known: false, members: 0 },
         }
     }
 }

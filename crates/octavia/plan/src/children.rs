@@ -52,28 +52,20 @@ impl Actor {
                 }
                 PoolId::Service(_) => pools.is_used(&pool.id),
             })?;
-            let step = self.members_step(pool, &target.members(id), &target.abilities, self.member_changes(id, now))?;
-            self.unless_blocked(step, now)
+            Some((id.clone(), pool))
         };
+        let of_held =
+            |id: &ListenerId| Some((PoolId::from(*id), self.held_pool(target, (balancer, &pools), *id, now)?));
         let of_left = |(id, listener): &(ListenerId, &SeenListener)| {
-            let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
-            let id = PoolId::from(*id);
-            // The pool of another port has the members of that.
-            let ours = self.mark.is_on(&pool.tags)
-                && pool.tags.contains(&tag_of_pool(&id))
-                && pool.provisioning != Provisioning::Error;
+            Some((PoolId::from(*id), self.own_pool(balancer, listener, *id)?))
+        };
+        let follow = |(id, pool): (PoolId, &SeenPool)| {
             let may = self.member_changes(&id, now);
-            let step = self.members_step(pool, &target.members(&id), &target.abilities, may).filter(|_| ours)?;
-            self.unless_blocked(step, now)
+            self.unless_blocked(self.members_step(pool, &target.members(&id), &target.abilities, may)?, now)
         };
-        let of_held = |id: &ListenerId| {
-            let (pool, id) = (self.held_pool(target, (balancer, &pools), *id, now)?, PoolId::from(*id));
-            let step =
-                self.members_step(pool, &target.members(&id), &target.abilities, self.member_changes(&id, now))?;
-            self.unless_blocked(step, now)
-        };
-        let of_served = ids.iter().filter_map(of_served).chain(wanted.iter().filter_map(of_held));
-        if let Some(step) = members_first(of_served.chain(left.iter().filter_map(of_left))) {
+        let in_use = ids.iter().filter_map(of_served);
+        let in_use = in_use.chain(wanted.iter().filter_map(of_held)).chain(left.iter().filter_map(of_left));
+        if let Some(step) = members_first(in_use.filter_map(follow)) {
             return Some(step);
         }
         let next = |id: &ListenerId| {
@@ -164,14 +156,26 @@ impl Actor {
             return None;
         }
         let wanted = pools.of_wanted(balancer, &target.pool(&of_port)?);
-        let present = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
-        let ours = self.mark.is_on(&present.tags) && present.tags.contains(&tag_of_pool(&of_port));
-        if !ours || present.provisioning == Provisioning::Error || wanted.is_some_and(|pool| pool.id == present.id) {
+        let present = self.own_pool(balancer, listener, id)?;
+        if wanted.is_some_and(|pool| pool.id == present.id) {
             return None;
         }
         let members = target.members(&of_port);
         let comes = wanted.map_or(0, |pool| serving(pool, &members));
         (serving(present, &members) > comes).then_some(present)
+    }
+
+    /// Returns the pool that a listener leads to, if it was made for that port and works. The pool of another port has the members of
+    /// that.
+    fn own_pool<'a>(
+        &self,
+        balancer: &'a SeenBalancer,
+        listener: &SeenListener,
+        id: ListenerId,
+    ) -> Option<&'a SeenPool> {
+        let pool = balancer.pools.iter().find(|pool| Some(&pool.id) == listener.default_pool.as_ref())?;
+        let ours = self.mark.is_on(&pool.tags) && pool.tags.contains(&tag_of_pool(&id.into()));
+        (ours && pool.provisioning != Provisioning::Error).then_some(pool)
     }
 
     /// Returns the change that makes a listener as it is wanted, but for who may connect.

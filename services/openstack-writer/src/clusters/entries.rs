@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gimbal_kuryr_model::{CertificateContent, CertificateHash, DesiredEntry, DesiredKey, Phase, Text, VipWish};
+use gimbal_kuryr_model::{CertificateContent, CertificateHash, DesiredEntry, DesiredKey, Phase, Text};
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_octavia_plan::{FoundContent, SecretPayload};
 use gimbal_octavia_registry::sharing_owner;
@@ -231,7 +231,7 @@ impl ClusterState {
             return Verdict::NotYet;
         }
         let claim = self.owners.claim(key, entry.owner());
-        if matches!(&*entry, DesiredEntry::LoadBalancer(wanted) if wanted.header.vip == VipWish::default()) {
+        if entry.is_alone() {
             // In words that nothing else is refused with: the controller forgets them with this entry, and the same are not said twice.
             let message = "its controller names the owner alone, and wants nothing for now".to_owned();
             return Verdict::Refused(PolicyBreach { reason: KuryrReason::NetworkNotAllowed, message });
