@@ -37,7 +37,7 @@ from octavia.db import api as db_api
 from octavia.db import base_models, models, repositories
 from octavia_lib.api.drivers import exceptions, provider_base
 from oslo_log import log as logging
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 import lab_haproxy
 import lab_rules
@@ -51,6 +51,14 @@ LINGER = 1.0
 SHORTEST, LONGEST = 0.004, 0.1
 OPERATING = "lab:op="
 LEAVING = "PENDING_DELETE"
+BELOW = {
+    "members": models.Member,
+    "healthmonitors": models.HealthMonitor,
+    "pools": models.Pool,
+    "l7rules": models.L7Rule,
+    "l7policies": models.L7Policy,
+    "listeners": models.Listener,
+}
 REFUSALS = {
     "lab:unsupported": lambda: exceptions.UnsupportedOptionError(
         user_fault_string="it lacks that option", operator_fault_string="asked for by a test"
@@ -152,9 +160,30 @@ class Reporter:
         self.send({kind: tree.report[kind] for kind in ("l7rules", "l7policies", "listeners", "loadbalancers")})
 
     def send(self, report):
+        self.set_statuses(report)
         answer = self.updater.update_loadbalancer_status(report)
         if answer["status_code"] != 200:
             raise RuntimeError(answer.get("fault_string"))
+
+    def set_statuses(self, report):
+        """Sets the statuses of what stays below the load balancer, and takes it out of the report. Octavia's code for reports
+        sets them one by one, and reads everything below the load balancer for each L7 rule: minutes for some hundred."""
+        session = db_api.get_session()
+        try:
+            with session.begin():
+                for kind in filter(report.__contains__, BELOW):
+                    alike = collections.defaultdict(list)
+                    for entry in report[kind]:
+                        if entry.get("provisioning_status") != "DELETED":
+                            alike[frozenset((key, value) for key, value in entry.items() if key != "id")].append(entry["id"])
+                    for statuses, ids in alike.items():
+                        session.execute(
+                            update(BELOW[kind]).where(BELOW[kind].id.in_(ids)).values(**dict(statuses)),
+                            execution_options={"synchronize_session": False},
+                        )
+                    report[kind] = [entry for entry in report[kind] if entry.get("provisioning_status") == "DELETED"]
+        finally:
+            session.close()
 
     def give_back(self, project, counts):
         if not counts:

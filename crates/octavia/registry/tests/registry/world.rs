@@ -22,6 +22,7 @@ use gimbal_property::{WorldCounts, note};
 use serde_json::Value;
 
 use self::kept::Kept;
+use self::streams::Former;
 pub use self::way::Way;
 use crate::requests::{outcome, request_of};
 use crate::wish::{Wish, cloud, forwarded, key};
@@ -104,8 +105,8 @@ pub struct World {
     newest: BTreeMap<String, u64>,
     counts: WorldCounts,
     kept: Kept,
-    /// What was wanted before, the newest last.
-    history: Vec<BTreeMap<(String, DesiredKey), Wish>>,
+    /// What was wanted before each change, the newest last.
+    history: Vec<Former>,
 }
 
 impl World {
@@ -444,6 +445,19 @@ impl World {
 
     /// Whether everything that is wanted is there, once, and reported.
     pub fn is_converged(&mut self) -> bool {
+        // Lists are dear to make, and say nothing before everything is reported.
+        let is_reported = |(key, wish): (&(String, DesiredKey), &Wish)| {
+            self.reports.get(key).is_some_and(|report| match report.phase {
+                Phase::Gone => wish.deleting,
+                Phase::Ready | Phase::Blocked => {
+                    !wish.deleting && report.generation == wish.generation && *report.owner == *wish.owner
+                }
+                _ => false,
+            })
+        };
+        if !self.wishes.iter().all(is_reported) {
+            return false;
+        }
         let mut by_owner: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for row in self.balancers() {
             let tags = row["tags"].as_array().unwrap().iter();
@@ -454,15 +468,11 @@ impl World {
         let none = Vec::new();
         self.wishes.iter().all(|(key, wish)| {
             let found = by_owner.get(&wish.owner).unwrap_or(&none);
-            let report = self.reports.get(key);
             if wish.deleting {
-                return found.is_empty() && report.is_some_and(|report| report.phase == Phase::Gone);
+                return found.is_empty();
             }
             let (expected, phase) = shared::forwards(&self.wishes, key);
-            let is_told = report.is_some_and(|report| {
-                report.phase == phase && report.generation == wish.generation && *report.owner == *wish.owner
-            });
-            found.len() == 1 && forwarded(&self.cloud, &found[0]) == expected && is_told
+            found.len() == 1 && forwarded(&self.cloud, &found[0]) == expected && self.reports[key].phase == phase
         })
     }
 

@@ -1,10 +1,20 @@
 //! What clusters stream to writers.
 
+use std::collections::BTreeMap;
+
 use gimbal_kuryr_model::DesiredKey;
 use gimbal_property::note;
 
 use super::World;
 use crate::wish::Wish;
+
+/// What was wanted under a key before a change.
+pub(super) struct Former {
+    key: (String, DesiredKey),
+    wish: Option<Wish>,
+    /// Whether the change wanted something else, instead of nothing.
+    is_wanted: bool,
+}
 
 impl World {
     /// Opens a cluster's stream to a writer, which has no entries yet.
@@ -51,11 +61,27 @@ impl World {
     /// Lets a cluster stream what it wanted `back` changes ago, as a controller does that was restarted and reads an API server
     /// which is behind.
     pub fn connect_with_older_state(&mut self, nth: usize, cluster: &str, back: usize) {
-        let Some(at) = self.history.len().checked_sub(back + 1) else { return };
+        let Some(older) = self.older(back + 1) else { return };
         note(|| format!("{:?} {back} changes back:", self.cloud.now()));
-        let newest = std::mem::replace(&mut self.wishes, self.history[at].clone());
+        let newest = std::mem::replace(&mut self.wishes, older);
         self.connect(nth, cluster);
         self.wishes = newest;
+    }
+
+    /// Returns what was wanted before the last `changes` wishes, if there were that many.
+    fn older(&self, mut changes: usize) -> Option<BTreeMap<(String, DesiredKey), Wish>> {
+        let mut wishes = self.wishes.clone();
+        for Former { key, wish, is_wanted } in self.history.iter().rev() {
+            match wish {
+                Some(wish) => wishes.insert(key.clone(), wish.clone()),
+                None => wishes.remove(key),
+            };
+            changes -= usize::from(*is_wanted);
+            if changes == 0 {
+                return Some(wishes);
+            }
+        }
+        None
     }
 
     pub fn disconnect(&mut self, nth: usize, cluster: &str) {
@@ -77,9 +103,10 @@ impl World {
             writer.registry.want(cluster, key.clone(), wish.entry(), now);
             writer.holds.insert((cluster.to_owned(), key.clone()));
         }
-        self.history.push(self.wishes.clone());
         self.kept.wants(&key, &wish, self.cloud.now());
-        self.wishes.insert((cluster.to_owned(), key), wish);
+        let key = (cluster.to_owned(), key);
+        let former = self.wishes.insert(key.clone(), wish);
+        self.history.push(Former { key, wish: former, is_wanted: true });
     }
 
     /// Changes a wish.
@@ -93,7 +120,9 @@ impl World {
     pub fn forget(&mut self, cluster: &str, key: &DesiredKey) {
         let now = self.now();
         note(|| format!("{:?} {cluster} forgets {key}", self.cloud.now()));
-        self.wishes.remove(&(cluster.to_owned(), key.clone()));
+        let former = (cluster.to_owned(), key.clone());
+        let wish = self.wishes.remove(&former);
+        self.history.push(Former { key: former, wish, is_wanted: false });
         for writer in self.writers.iter_mut().filter(|writer| writer.streams.iter().any(|one| one == cluster)) {
             writer.registry.forget(cluster, key, now);
             writer.holds.remove(&(cluster.to_owned(), key.clone()));
