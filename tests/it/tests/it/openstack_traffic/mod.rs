@@ -44,7 +44,7 @@ async fn without_programs(extra: &str) -> WayBack {
 }
 
 async fn start_programs(stage: &mut WayBack) {
-    stage.start_writer(&["--drift-interval=2s"]).await.unwrap();
+    stage.start_writer(&["--drift-interval=5s"]).await.unwrap();
     stage.start_controller(&["--cluster-ip-services=false"]).await.unwrap();
 }
 

@@ -22,7 +22,7 @@ mod rebuilt;
 mod steps;
 
 const WITHIN: Duration = Duration::from_secs(90);
-const WRITER: [&str; 1] = ["--drift-interval=2s"];
+const WRITER: [&str; 1] = ["--drift-interval=5s"];
 const CONTROLLER: [&str; 1] = ["--cluster-ip-services=false"];
 const SERVICES: &str = "/api/v1/namespaces/shop/services";
 const BALANCERS: &str = "/apis/openstack.org/v1/namespaces/shop/kuryrloadbalancers";

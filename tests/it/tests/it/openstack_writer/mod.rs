@@ -56,7 +56,7 @@ async fn a_floating_ip_that_was_added_goes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn services_get_what_they_ask_for() {
     // Fifty ports in one request take seconds, and on a busy machine more than the time that is usual for a call.
-    let stage = Stage::start(&["--drift-interval", "2s", "--call-timeout", "3m"]).await;
+    let stage = Stage::start(&["--drift-interval", "5s", "--call-timeout", "3m"]).await;
     steps![
         services::no_member_is_ready_for_a_while(&stage),
         services::tcp_udp_and_sctp_on_one_port(&stage),
@@ -67,13 +67,13 @@ async fn services_get_what_they_ask_for() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_members_are_served() {
-    let stage = Stage::start(&["--drift-interval", "2s", "--call-timeout", "3m"]).await;
+    let stage = Stage::start(&["--drift-interval", "5s", "--call-timeout", "3m"]).await;
     services::a_thousand_members(&stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn addresses_are_those_that_services_ask_for() {
-    let (stage, around) = Stage::wide(&["--drift-interval", "2s"]).await;
+    let (stage, around) = Stage::wide(&["--drift-interval", "5s"]).await;
     steps![
         services::two_families(&stage, &around),
         services::another_provider(&stage, &around),
@@ -97,7 +97,7 @@ async fn what_people_do_by_hand_is_set_back() {
 /// From a certificate's content to a client that gets it by the name it asks for.
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_are_stored_served_turned_and_removed() {
-    let mut stage = Stage::with_certificates(&["--drift-interval", "2s"]).await;
+    let mut stage = Stage::with_certificates(&["--drift-interval", "5s"]).await;
     steps![
         tls::two_certificates_are_served_by_name(&stage),
         tls::a_certificate_is_turned_without_a_failed_request(&stage),
