@@ -55,12 +55,6 @@ impl<O: Object> KeptObject<O> {
         self.held.as_ref().filter(|held| !held.ahead).map(|held| &held.object)
     }
 
-    /// Whether the watch has shown the last one of this name to be deleted.
-    #[must_use]
-    pub fn is_dead(&self) -> bool {
-        self.dead.is_some()
-    }
-
     /// Whether the watch has shown one of this UID to be deleted.
     #[must_use]
     pub fn has_died(&self, uid: &Text) -> bool {

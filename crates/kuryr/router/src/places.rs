@@ -89,7 +89,7 @@ impl<T> RouterController<T> {
     }
 
     /// Whether it is not certain that an Ingress leaves: the watches of two kinds do not wait for each other, so a KuryrL7Router
-    /// may be newer than what is known of its Ingresses. A deletion that was seen is final, and so is what the writer says.
+    /// may be newer than what is known of its Ingresses. One whose deletion has begun leaves, and what the writer says is final.
     pub(crate) fn doubts(&mut self, key: &SourceKey) -> bool {
         if self.facts.is_some() && !self.is_enabled() {
             return false;
@@ -112,7 +112,8 @@ impl<T> RouterController<T> {
     fn is_doubtful(&self, ingress: &SourceKey) -> bool {
         let Some(item) = self.ingresses.get(ingress) else { return true };
         match item.kept.object() {
-            None => !item.kept.is_dead() && item.proof != Some(IngressProof::Absent),
+            // One that was seen to be deleted may have had a successor of its name, which has the routes by now.
+            None => item.proof != Some(IngressProof::Absent),
             Some(object) if object.metadata.is_being_deleted() => false,
             Some(object) => {
                 let version = &object.metadata.meta.resource_version;

@@ -214,7 +214,9 @@ fn any_life_ends_well() {
 
 #[test]
 fn lives_that_once_went_wrong() {
-    use Op::{Answer, BackUp, Create, Delete, GoBack, Plan, Report, Restart, StripRouter, Watch, Work};
+    use Op::{
+        Answer, BackUp, Class, Create, Delete, GoBack, Plan, Report, Restart, RestartUnheard, StripRouter, Watch, Work,
+    };
     // A report comes after its entry was withdrawn, and before the writer has heard of that.
     let reported_late = [
         Create(1, 1),
@@ -239,4 +241,17 @@ fn lives_that_once_went_wrong() {
         Delete(1),
     ];
     lives(Some(true), &reported_late);
+    // The watch shows that one was deleted, and not yet that there is another one of its name, for which the router was made.
+    let made_again = [
+        Create(1, 1),
+        RestartUnheard,
+        Delete(1),
+        Create(1, 1),
+        Plan,
+        Answer(0, 0),
+        Watch(1),
+        Plan,
+        Class(0, false),
+    ];
+    lives(None, &made_again);
 }
