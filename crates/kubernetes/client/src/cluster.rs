@@ -21,6 +21,7 @@ use crate::page_tokens::PageTokens;
 use crate::permit::{NotPermitted, Permit};
 use crate::reach::Reach;
 use crate::request::{self, Call, Subresource};
+use crate::shallow::shallow;
 use crate::{ApiError, WatchScope};
 
 /// The default time-out of a call.
@@ -293,7 +294,11 @@ impl Cluster {
 
     async fn object<T: DeserializeOwned>(&self, call: Call) -> Result<T, ApiError> {
         let bytes = self.answer(call).await?;
-        serde_json::from_slice(&bytes).map_err(|error| ApiError::undecodable("an object", &error))
+        let read = serde_json::from_slice(&bytes).or_else(|error| {
+            let kept = std::str::from_utf8(&bytes).ok().and_then(shallow);
+            kept.map_or(Err(error), |kept| serde_json::from_str(&kept))
+        });
+        read.map_err(|error| ApiError::undecodable("an object", &error))
     }
 
     async fn answer(&self, call: Call) -> Result<Bytes, ApiError> {

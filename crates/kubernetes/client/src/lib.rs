@@ -16,6 +16,7 @@ mod plugin;
 mod public_reason;
 mod reach;
 mod request;
+mod shallow;
 mod watch;
 
 pub use access::{Access, ConnectError};

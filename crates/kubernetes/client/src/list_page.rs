@@ -5,6 +5,7 @@ use gimbal_kubernetes_objects::{List, ListMeta, Object};
 use serde_json::value::RawValue;
 
 use crate::ApiError;
+use crate::shallow::shallow;
 
 /// One page of a list.
 #[derive(Debug)]
@@ -75,6 +76,8 @@ pub(crate) fn is_named(object: &impl Object) -> bool {
 
 /// Reads an object. The error names it, as far as its name can be read.
 pub(crate) fn read_object<T: Object>(json: &str) -> Result<T, ApiError> {
+    let kept = shallow(json);
+    let json = kept.as_deref().unwrap_or(json);
     let error = match serde_json::from_str::<T>(json) {
         Ok(object) if is_named(&object) => return Ok(object),
         Ok(_) => "it has no name".to_owned(),
@@ -131,6 +134,25 @@ mod tests {
             let error = page.unreadable.unwrap().to_string();
             assert!(error.ends_with(": it has no name"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_object_of_many_levels_is_read_and_named() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        let page = |spec: &str| {
+            ListPage::<Service>::read(
+                format!(
+                    r#"{{"kind":"ServiceList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},
+                        "items":[{{"metadata":{{"namespace":"n","name":"a"}},"spec":{spec},"status":{{"x":{deep}}}}}]}}"#
+                )
+                .as_bytes(),
+            )
+            .unwrap()
+        };
+        let good = page("{}");
+        assert_eq!((good.items.len(), good.unreadable.is_none()), (1, true));
+        let error = page(r#"{"ports":7}"#).unreadable.unwrap().to_string();
+        assert!(error.contains("Service n/a: invalid type"), "{error}");
     }
 
     /// An empty list of another kind does not prove that objects of this kind are absent.

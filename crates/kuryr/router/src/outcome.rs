@@ -17,14 +17,22 @@ impl<T> RouterController<T> {
         let key = object.key();
         let Some(pauses) = self.pauses_mut(object) else { return };
         let Some(write) = pauses.in_flight.take() else { return };
+        let purpose = write.purpose;
         let outcome = if write.is_void { WriteOutcome::NotSent } else { outcome };
+        // The words of a refusal that is news.
+        let mut refused = None;
         match outcome {
             WriteOutcome::Done(answer) => {
-                pauses.done(write.purpose, now);
+                if write.is_undone(&answer) {
+                    refused = pauses.undone(purpose, now).map(str::to_owned);
+                } else {
+                    pauses.done(purpose, now);
+                }
                 self.carried_out(&key, object.kind, write, answer);
             }
-            WriteOutcome::NotFound if write.purpose == Purpose::Read => {
-                pauses.done(write.purpose, now);
+            // Where one is known, its watch is behind, and says soon what it is.
+            WriteOutcome::NotFound if purpose == Purpose::Read && write.version.is_none() => {
+                pauses.done(purpose, now);
                 self.ingress_absent(&key);
             }
             WriteOutcome::NotFound => {
@@ -39,12 +47,13 @@ impl<T> RouterController<T> {
             WriteOutcome::Throttled(after) => pauses.throttled(after, now),
             WriteOutcome::Unknown(_) | WriteOutcome::NotSent => pauses.unanswered(now),
             WriteOutcome::Refused(reason) => {
-                let is_first = pauses.refuse(write.purpose, reason.clone(), now);
-                if is_first && let Some(kind) = refusal(write.purpose, object.kind) {
-                    let message = format!("the API server refuses to {}: {reason}", write.purpose.as_str());
-                    self.tell(object, vec![Told::warning(kind, message)]);
-                }
+                let is_first = pauses.refuse(purpose, reason.clone(), now);
+                refused = is_first.then_some(reason);
             }
+        }
+        if let (Some(words), Some(kind)) = (refused, refusal(purpose, object.kind)) {
+            let message = format!("the API server refuses to {}: {words}", purpose.as_str());
+            self.tell(object, vec![Told::warning(kind, message)]);
         }
         if object.kind == KuryrKind::Ingress {
             // They may wait for what is known of it now.
@@ -105,8 +114,8 @@ impl<T> RouterController<T> {
 fn refusal(purpose: Purpose, kind: KuryrKind) -> Option<&'static str> {
     match (purpose, kind) {
         (Purpose::Read, _) | (Purpose::Release, KuryrKind::Ingress) => None,
-        (Purpose::Protect, _) => Some(ingress_reasons::ADD_INGRESS_FINALIZER_ERROR),
-        (Purpose::Create | Purpose::Conform | Purpose::Status, _) => Some(reasons::ENSURE_LB_ERROR),
+        (Purpose::Protect, KuryrKind::Ingress) => Some(ingress_reasons::ADD_INGRESS_FINALIZER_ERROR),
+        (Purpose::Protect | Purpose::Create | Purpose::Conform | Purpose::Status, _) => Some(reasons::ENSURE_LB_ERROR),
         (Purpose::Delete | Purpose::Release, _) => Some(reasons::RELEASE_LB_ERROR),
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use gimbal_kubernetes_objects::{LifecycleMeta, Meta};
 use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_crd::names::{finalizers, labels};
+use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{
     ClusterObject, ClusterWrite, InFlightWrite, KuryrKind, NewObject, PlannedWrite, Purpose, WriteBody, difference,
     fingerprint, release, target, with_finalizer,
@@ -26,13 +27,23 @@ impl<T> RouterController<T> {
         } else {
             self.plan_ingress(&key, now)
         };
-        let Some((body, in_flight)) = planned else {
+        let Some((body, mut in_flight)) = planned else {
             self.note_unplanned(object, now);
             return None;
         };
+        in_flight.version = self.version_of(object);
         let purpose = in_flight.purpose.as_str();
         self.pauses_mut(object)?.in_flight = Some(in_flight);
         Some(ClusterWrite { object: object.clone(), body, purpose })
+    }
+
+    fn version_of(&self, object: &ClusterObject) -> Option<Text> {
+        let key = object.key();
+        let metadata = match object.kind {
+            KuryrKind::Ingress => &self.ingresses.get(&key)?.kept.object()?.metadata,
+            _ => &self.routers.get(&key)?.kept.object()?.metadata,
+        };
+        Some(metadata.meta.resource_version.clone())
     }
 
     /// Ends the trouble of an object to which nothing is to be written. While a write waits, that is not known: the object is asked
@@ -85,9 +96,9 @@ impl<T> RouterController<T> {
             let meta = target(&router.metadata);
             return Some((WriteBody::Delete { meta }, InFlightWrite::new(Purpose::Delete)));
         }
-        let conform = if is_deleting { None } else { self.conform(key, &router) };
+        let conform = if is_deleting { None } else { self.conform(key, &router, now) };
         conform
-            .filter(|_| self.may_go(key, KuryrKind::Router, Purpose::Conform, now))
+            .filter(|(_, write)| self.may_go(key, KuryrKind::Router, write.purpose, now))
             .or_else(|| self.router_status(key, &router, now, wall))
     }
 
@@ -134,7 +145,7 @@ impl<T> RouterController<T> {
     }
 
     /// Sets what differs: spec, finalizer, label. All of it in one write.
-    fn conform(&self, key: &SourceKey, router: &KuryrL7Router) -> Option<PlannedWrite> {
+    fn conform(&self, key: &SourceKey, router: &KuryrL7Router, now: Instant) -> Option<PlannedWrite> {
         let item = self.routers.get(key)?;
         let mut metadata = Map::new();
         let is_wanted = self.is_wanted(key);
@@ -149,6 +160,10 @@ impl<T> RouterController<T> {
         if is_wanted && !is_made_for_ingresses(router) {
             metadata.insert("labels".into(), json!({ labels::ROUTER_OF: self.kind_for(key) }));
         }
+        if item.pauses.refused_until(Purpose::Protect, now).is_some() {
+            // The spec does not wait for it.
+            metadata.clear();
+        }
         let spec = match &item.wanted {
             WantedSpec::Other(spec) if is_wanted && !item.stale && !item.is_as_wanted(router) => Some(spec),
             _ => None,
@@ -162,8 +177,9 @@ impl<T> RouterController<T> {
         if !metadata.is_empty() {
             change.insert("metadata".into(), Value::Object(metadata));
         }
+        let purpose = if spec.is_some() { Purpose::Conform } else { Purpose::Protect };
         change.extend(spec.map(|spec| ("spec".to_owned(), spec)));
-        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Conform) };
+        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(purpose) };
         Some((WriteBody::Patch { meta: target(&router.metadata), change: Value::Object(change) }, in_flight))
     }
 

@@ -242,16 +242,7 @@ fn lives_that_once_went_wrong() {
     ];
     lives(Some(true), &reported_late);
     // The watch shows that one was deleted, and not yet that there is another one of its name, for which the router was made.
-    let made_again = [
-        Create(1, 1),
-        RestartUnheard,
-        Delete(1),
-        Create(1, 1),
-        Plan,
-        Answer(0, 0),
-        Watch(1),
-        Plan,
-        Class(0, false),
-    ];
+    let made_again =
+        [Create(1, 1), RestartUnheard, Delete(1), Create(1, 1), Plan, Answer(0, 0), Watch(1), Plan, Class(0, false)];
     lives(None, &made_again);
 }

@@ -50,6 +50,8 @@ pub struct Api {
     pub refuses: Option<(Kind, String)>,
     /// The object whose status is refused.
     pub refuses_status: Option<(Kind, String)>,
+    /// What a webhook makes of objects.
+    pub webhook: Option<fn(Kind, &mut Value)>,
 }
 
 /// The router that an Ingress asks for.
@@ -85,11 +87,17 @@ impl Api {
         self.objects.iter().filter(|((of, _), _)| *of == kind).map(|(_, object)| object.clone()).collect()
     }
 
-    /// Stores an object, or removes it if it is going and has no finalizer left.
+    /// Stores an object, or removes it if it is going and has no finalizer left. What changes nothing makes no version.
     pub fn store(&mut self, kind: Kind, name: &str, mut object: Value) -> Value {
+        if let Some(webhook) = self.webhook {
+            webhook(kind, &mut object);
+        }
+        let old = self.objects.get(&(kind, name.to_owned()));
+        if old == Some(&object) {
+            return object;
+        }
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let old = self.objects.get(&(kind, name.to_owned()));
         if old.is_none_or(|old| old["spec"] != object["spec"] || is_going(old) != is_going(&object)) {
             object["metadata"]["generation"] = json!(object["metadata"]["generation"].as_i64().unwrap_or(0) + 1);
             object["metadata"]["specVersion"] = json!(self.version);

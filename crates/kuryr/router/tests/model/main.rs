@@ -10,4 +10,5 @@ mod life;
 mod objects;
 mod tls;
 mod trouble;
+mod webhooks;
 mod world;
