@@ -38,8 +38,15 @@ impl<T> KuryrController<T> {
                 routers.is_complete = true;
                 self.dirty.append(&mut self.shared_owner);
             }
-            Sighting::WentBack | Sighting::Unreadable(_) => routers.is_complete = false,
+            Sighting::Unreadable(_) => routers.is_complete = false,
+            Sighting::WentBack => self.routers_went_back(),
         }
+    }
+
+    /// Which routers the restored store has is not known before they are listed again.
+    pub(crate) fn routers_went_back(&mut self) {
+        self.routers.listed.clear();
+        self.routers.is_complete = false;
     }
 
     pub(crate) fn is_router(&self, owner: &Text) -> bool {

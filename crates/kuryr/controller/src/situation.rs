@@ -224,7 +224,7 @@ fn is_kept<T>(
         own.is_some_and(|own| own.metadata.is_being_deleted()) || offered.is_some_and(|entry| entry.is_deleting());
     let named = own.filter(|own| has_finalizer(own)).filter(names_it);
     let exists = offered.is_some() || service_has_finalizer(service) || named.is_some();
-    if !reason.is_of_settings() || is_let_go || !exists {
+    if !reason.leaves_what_exists() || is_let_go || !exists {
         return false;
     }
     let asked = asked_by(service);

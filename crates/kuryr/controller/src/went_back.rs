@@ -23,6 +23,7 @@ impl<T> KuryrController<T> {
         for kind in KuryrKind::ALL {
             self.reading_mut(kind).must_be_read_anew();
         }
+        self.routers_went_back();
         for item in self.items.values_mut() {
             (item.service_ahead, item.dead, item.dead_balancer, item.proof) = (false, None, None, None);
             // Generations come again, and so may what had a finalizer once.

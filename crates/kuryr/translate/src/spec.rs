@@ -76,7 +76,7 @@ fn made(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     let Input { joined, nodes, facts, settings, exists, chosen } = *input;
     let service: &BalancedService = &joined.service;
     let unwanted = unwanted(service, settings, facts);
-    if let Some(unwanted) = unwanted.filter(|unwanted| !exists || !unwanted.is_of_settings()) {
+    if let Some(unwanted) = unwanted.filter(|unwanted| !exists || !unwanted.leaves_what_exists()) {
         return Err(unwanted);
     }
     let has_endpoints = joined.slices.iter().any(|part| part.has_endpoints);

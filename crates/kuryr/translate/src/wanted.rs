@@ -60,10 +60,11 @@ pub enum NotBalanced {
 }
 
 impl NotBalanced {
-    /// Whether it follows from how controller or writer were started, and not from what the Service says alone.
+    /// Whether a load balancer that exists stays: it follows from how controller or writer were started, and not from what the Service
+    /// says alone, or from an annotation that came with an old manifest.
     #[must_use]
-    pub fn is_of_settings(self) -> bool {
-        matches!(self, Self::Class | Self::ClusterIpOff | Self::Allocated | Self::Namespace)
+    pub fn leaves_what_exists(self) -> bool {
+        matches!(self, Self::Class | Self::ClusterIpOff | Self::Allocated | Self::Namespace | Self::OldAnnotation)
     }
 }
 

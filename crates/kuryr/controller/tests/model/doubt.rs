@@ -207,6 +207,36 @@ fn what_names_a_router_as_its_owner_removes_nothing() {
     }
 }
 
+/// Nor does it while the routers of a restored store were not listed.
+#[test]
+fn routers_are_unknown_after_the_store_went_back() {
+    let owner = "6d0e7f4e-0000-4000-8000-000000000001";
+    let mut router = KuryrL7Router::default();
+    router.metadata.meta.uid = owner.into();
+    let removal = DesiredEntry::Deleting { owner: owner.into() };
+    let removes = |world: &World| world.offered.values().any(|entry| **entry == removal);
+    let mut world = World::new(true);
+    (world.works, world.patience) = (false, Duration::from_secs(20));
+    world.controller.set_facts(&CloudFacts { enable_ingress: true, ..facts() });
+    // It was deleted after the backup.
+    world.controller.saw_router(&Sighting::ListBegan);
+    world.controller.saw_router(&Sighting::ListDone);
+    let spec = json!({
+        "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
+        "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
+    });
+    world.api.create(Kind::Balancer, "a", json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec}));
+    world.api.back_up();
+    world.go_back();
+    world.rest();
+    assert!(!removes(&world), "{:?}", world.offered);
+    world.controller.saw_router(&Sighting::ListBegan);
+    world.controller.saw_router(&Sighting::Set(router));
+    world.controller.saw_router(&Sighting::ListDone);
+    world.rest();
+    assert!(!removes(&world), "{:?}", world.offered);
+}
+
 #[test]
 fn a_service_without_its_finalizer_is_not_unmade_while_its_object_has_one() {
     let mut world = served();

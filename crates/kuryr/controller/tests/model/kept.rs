@@ -43,6 +43,26 @@ fn what_somebody_makes_of_one_that_is_kept_lets_it_not_go() {
     }
 }
 
+/// Somebody applies a manifest of Kuryr's time.
+#[test]
+fn an_annotation_of_old_lets_nothing_go() {
+    for restarts in [false, true] {
+        let mut world = served();
+        world.api.edit(Kind::Service, "a", |it| {
+            it["metadata"]["annotations"]["openstack.org/kuryr-lbaas-spec"] = json!("{}")
+        });
+        if restarts {
+            world.restart(&ORDER);
+        }
+        world.rest();
+        check_kept(&mut world);
+        world.api.edit(Kind::Service, "a", |it| it["metadata"]["annotations"] = json!({}));
+        world.rest();
+        assert_eq!(conditions(&world)[0], "Ready=True Ready");
+        world.check();
+    }
+}
+
 #[test]
 fn one_that_is_to_be_made_again_is_kept() {
     let mut world = cluster_ip();
