@@ -60,15 +60,17 @@ impl Classes {
         if ingress.metadata.is_being_deleted() {
             return Whose::NotOurs;
         }
-        let class = match class_name(ingress) {
+        let named = class_name(ingress);
+        let class = match named {
             Some(name) => self.0.get(name),
             None => self.default(),
         };
-        match class {
-            Some(class) if class.is_ours => Whose::Ours,
-            Some(_) => Whose::NotOurs,
-            None if ingress.metadata.has_finalizer(finalizers::INGRESS) => Whose::OursWithoutClass,
-            None => Whose::NotOurs,
+        match (named, class) {
+            (_, Some(class)) if class.is_ours => Whose::Ours,
+            (Some(_), Some(_)) => Whose::NotOurs,
+            // Another default class is for what is made from then on, and ours may only be away while somebody replaces it.
+            _ if ingress.metadata.has_finalizer(finalizers::INGRESS) => Whose::OursWithoutClass,
+            _ => Whose::NotOurs,
         }
     }
 

@@ -371,7 +371,11 @@ struct ClassName<'a>(&'a Text);
 
 impl std::fmt::Display for ClassName<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() { f.write_str("default IngressClass") } else { write!(f, "IngressClass {:?}", self.0) }
+        if self.0.is_empty() {
+            f.write_str("default IngressClass of ours")
+        } else {
+            write!(f, "IngressClass {:?}", self.0)
+        }
     }
 }
 

@@ -91,6 +91,31 @@ fn a_class_that_is_removed_takes_no_route_away() {
     assert_eq!(findings(&cluster.shared()).len(), 1, "only that there is no Service");
 }
 
+/// The field that says which controller a class is of does not change: whoever corrects it deletes the class, and makes it again.
+#[test]
+fn a_default_class_that_is_replaced_takes_no_route_away() {
+    let mut object = of_class(None, None);
+    object.metadata.finalizers.push("kuryr.openstack.org/ingress-finalizer".into());
+    let mut cluster = Cluster::with([object]);
+    let default = |name: &str, controller: &str, age: usize| {
+        let mut class = class(name, controller, json!({DEFAULT: "true"}));
+        class.metadata.creation_timestamp = Some(created(age));
+        class
+    };
+    cluster.ingresses.apply_class(&default("kuryr", OURS, 2));
+    cluster.ingresses.apply_class(&default("nginx", "k8s.io/ingress-nginx", 1));
+    assert_eq!(findings(&cluster.shared()).len(), 1, "only that there is no Service");
+    cluster.ingresses.delete_class("kuryr");
+    let made = cluster.shared();
+    assert_eq!(routes(&made.spec), ["www.example.com * -> team/s1:80"]);
+    let said = "Held/NoIngressClass: Ingress team/web: it is served although there is no default IngressClass of ours: give it \
+                another class, or delete it, to let it go";
+    assert_eq!(findings(&made)[0], said);
+    // What was never served is another controller's.
+    cluster.ingresses.apply_ingress(of_class(None, None));
+    assert_eq!(router_of(&cluster), None);
+}
+
 #[test]
 fn the_annotation_chooses_the_router() {
     let unreadable = "Unsupported/InvalidAnnotation: Ingress team/web: annotation kuryr.openstack.org/l7-router=";
