@@ -50,6 +50,8 @@ pub struct KuryrController<T> {
     pub(crate) withheld: BTreeSet<SourceKey>,
     /// Keys whose owner may be that of another key, which has to be asked for first.
     pub(crate) shared_owner: BTreeSet<SourceKey>,
+    /// Whether anything was learned that may end their wait.
+    pub(crate) shared_owner_news: bool,
     /// Objects that may need a write. The tenant is the namespace.
     pub(crate) queue: Queue<Text, ClusterObject>,
     pub(crate) handled: Vec<T>,
@@ -78,6 +80,7 @@ impl<T> KuryrController<T> {
             undrained: BTreeSet::new(),
             withheld: BTreeSet::new(),
             shared_owner: BTreeSet::new(),
+            shared_owner_news: false,
             queue: Queue::new(),
             handled: Vec::new(),
             notices: Vec::new(),

@@ -26,6 +26,7 @@ impl<T> KuryrController<T> {
             return self.wait();
         }
         self.note_changed();
+        self.wake_shared_owners();
         while let Some(key) = self.dirty.pop_first() {
             let situation = self.situation(&key);
             let is_fresh = self.fresh.remove(&key);

@@ -69,9 +69,7 @@ impl<T> KuryrController<T> {
             let message = format!("the API server refuses to {}: {words}", purpose.as_str());
             self.tell(&key, vec![Told::warning(reason, message)]);
         }
-        if purpose == Purpose::Read {
-            self.dirty.append(&mut self.shared_owner);
-        }
+        self.shared_owner_news |= object.kind == KuryrKind::Service;
         self.forget_idle(&key);
     }
 

@@ -98,6 +98,7 @@ impl<T> KuryrController<T> {
                         item.note_lost_balancer(&held, went_back);
                         self.handled.extend(item.offer.forget_shown_report());
                         self.dirty.insert(key.clone());
+                        self.shared_owner_news = true;
                     }
                 }
             }
@@ -238,6 +239,7 @@ impl<T> KuryrController<T> {
         }
         item.dead_balancer = Some(meta.uid.clone());
         self.dirty.insert(key);
+        self.shared_owner_news = true;
     }
 
     /// Takes in the answer to a write, or to a read.

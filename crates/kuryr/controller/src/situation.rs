@@ -1,5 +1,6 @@
 //! Who wants what under one namespace and name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gimbal_kubernetes_objects::BalancedService;
@@ -203,6 +204,33 @@ impl<T> KuryrController<T> {
             names && item.proof.is_none() && item.dead.as_ref() != Some(owner)
         };
         if others().any(|(_, item)| may_know(item)) { OwnerFate::Doubtful } else { OwnerFate::Goes }
+    }
+}
+
+impl<T> KuryrController<T> {
+    /// Decides again about the keys whose owner no unread key names any more. Thousands may name one owner, so that is looked up for
+    /// all of them together.
+    pub(crate) fn wake_shared_owners(&mut self) {
+        // Routers that have been listed wake them all.
+        if !std::mem::take(&mut self.shared_owner_news) || self.shared_owner.is_empty() || self.may_lack_routers() {
+            return;
+        }
+        let mut unread = BTreeSet::new();
+        for item in self.items.values().filter(|item| item.proof.is_none()) {
+            let named = item.held.iter().flat_map(|held| held.owners.iter().flatten());
+            unread.extend(named.filter(|owner| item.dead.as_ref() != Some(owner)));
+        }
+        let waits = |key: &SourceKey| {
+            // What was said of it may be out of date: it is asked for again.
+            self.items.get(key).filter(|item| item.proof.is_some()).is_some_and(|item| {
+                let named = item.held.iter().flat_map(|held| held.owners.iter().flatten());
+                named.chain(item.offer.owner()).any(|owner| unread.contains(owner))
+            })
+        };
+        let (waiting, woken): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(&mut self.shared_owner).into_iter().partition(waits);
+        self.shared_owner = waiting;
+        self.dirty.extend(woken);
     }
 }
 

@@ -17,6 +17,7 @@ mod memory;
 mod missing;
 mod rejects;
 mod restored;
+mod shared_owners;
 mod webhooks;
 mod went_back;
 mod world;
