@@ -6,7 +6,7 @@ use gimbal_kuryr_resource::{KnownServices, KuryrKind};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, WantedSpec};
+use crate::item::{IngressPlace, WantedSpec, named_ingresses};
 
 impl<T> RouterController<T> {
     /// Decides everything that changed.
@@ -17,9 +17,10 @@ impl<T> RouterController<T> {
         if !self.may_act() {
             return;
         }
-        for key in self.index.drain() {
-            self.routers.entry(key.clone()).or_default().stale = true;
-            self.dirty.insert(key);
+        self.note_changed();
+        if self.index.has_unclear() {
+            self.keep_ingresses();
+            self.note_changed();
         }
         while let Some(key) = self.dirty.pop_first() {
             let needs_item = self.routers.contains_key(&key) || self.is_wanted(&key);
@@ -39,6 +40,22 @@ impl<T> RouterController<T> {
             self.tell_not_enabled(&key);
             self.enqueue(&key, KuryrKind::Ingress);
             self.forget_idle_ingress(&key);
+        }
+    }
+
+    fn note_changed(&mut self) {
+        for key in self.index.drain() {
+            self.routers.entry(key.clone()).or_default().stale = true;
+            self.dirty.insert(key);
+        }
+    }
+
+    /// Lets Ingresses stay where they have routes, where it is not clear which router they ask for.
+    fn keep_ingresses(&mut self) {
+        for key in self.dirty.iter().filter(|key| **key != self.settings.ingresses.shared) {
+            if let Some(router) = self.routers.get(key).and_then(|item| item.kept.object()) {
+                self.index.keep_at(key, &named_ingresses(router));
+            }
         }
     }
 

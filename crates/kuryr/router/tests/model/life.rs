@@ -262,6 +262,42 @@ fn an_ingress_moves_to_a_router_of_its_own() {
     }
 }
 
+/// A slip of the pen in the annotation.
+#[test]
+fn an_ingress_stays_where_it_is_while_its_router_cannot_be_read() {
+    for restarts in [false, true] {
+        let mut world = World::new(Some(true));
+        world.api.create(Kind::Ingress, "team/a", ingress("kuryr", Some("group:web"), "s1"));
+        world.rest();
+        world.check();
+        let router = world.api.get(Kind::Router, "team/web").unwrap()["metadata"]["uid"].clone();
+        let annotate = |world: &mut World, value| {
+            world.api.edit(Kind::Ingress, "team/a", |it| it["metadata"]["annotations"][api::ANNOTATION] = json!(value))
+        };
+        annotate(&mut world, "Own");
+        if restarts {
+            world.restart(&KINDS);
+        }
+        world.rest();
+        let kept = world.api.get(Kind::Router, "team/web").unwrap();
+        assert_eq!((&kept["metadata"]["uid"], named(kept).len()), (&router, 1), "{:?}", world.purposes);
+        assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty());
+        annotate(&mut world, "group:web");
+        world.rest();
+        world.check();
+        // One that is made with it has no other router.
+        annotate(&mut world, "own");
+        world.rest();
+        world.check();
+        let mut other = ingress("kuryr", Some("Own"), "s1");
+        other["spec"]["rules"][0]["host"] = json!("b.example");
+        world.api.create(Kind::Ingress, "team/b", other);
+        world.rest();
+        world.check();
+        assert_eq!(named(world.api.get(Kind::Router, SHARED).unwrap()).len(), 1);
+    }
+}
+
 #[test]
 fn an_ingress_that_moves_is_served_where_it_was_until_the_other_router_has_it() {
     for to in ["own", "group:web"] {

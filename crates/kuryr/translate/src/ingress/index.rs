@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gimbal_kubernetes_objects::{Ingress, IngressClass};
-use gimbal_kuryr_crd::names::annotations;
+use gimbal_kuryr_crd::names::{annotations, finalizers};
 use gimbal_kuryr_model::Text;
 use gimbal_model::SourceKey;
 
@@ -35,7 +35,7 @@ impl IngressSettings {
 }
 
 /// The Ingresses of a cluster with their classes. Events may arrive in any order and more than once; the outcome depends only on
-/// the last state of each object.
+/// the last state of each object, and on the routers that [keep](Self::keep_at) Ingresses.
 #[derive(Debug)]
 pub struct IngressIndex {
     settings: IngressSettings,
@@ -47,6 +47,10 @@ pub struct IngressIndex {
     services: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
     /// Ingresses that are routed, by the Secrets that they name.
     secrets: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
+    /// Ingresses that are routed, and whose annotation does not say by which router.
+    unclear: BTreeSet<SourceKey>,
+    /// The routers that keep some of them.
+    kept: BTreeMap<SourceKey, SourceKey>,
     /// Routers that may have changed since the last drain.
     dirty: BTreeSet<SourceKey>,
     ingress_list: ListProgress<SourceKey>,
@@ -113,6 +117,8 @@ impl IngressIndex {
             routers: BTreeMap::new(),
             services: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            unclear: BTreeSet::new(),
+            kept: BTreeMap::new(),
             dirty: BTreeSet::new(),
             ingress_list: ListProgress::default(),
             class_list: ListProgress::default(),
@@ -137,7 +143,7 @@ impl IngressIndex {
 
     /// Removes an Ingress.
     pub fn delete_ingress(&mut self, namespace: &str, name: &str) {
-        self.remove(&SourceKey::new(namespace, name));
+        self.forget(&SourceKey::new(namespace, name));
     }
 
     /// Adds a class or replaces it.
@@ -165,7 +171,7 @@ impl IngressIndex {
     pub fn end_ingresses(&mut self) -> Vec<SourceKey> {
         let listed = self.ingress_list.end();
         let gone: Vec<SourceKey> = self.ingresses.keys().filter(|key| !listed.contains(key)).cloned().collect();
-        gone.iter().for_each(|key| self.remove(key));
+        gone.iter().for_each(|key| self.forget(key));
         gone
     }
 
@@ -186,6 +192,27 @@ impl IngressIndex {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.ingress_list.is_complete && self.class_list.is_complete
+    }
+
+    /// Whether an annotation of an Ingress that is routed does not say by which router.
+    #[must_use]
+    pub fn has_unclear(&self) -> bool {
+        !self.unclear.is_empty()
+    }
+
+    /// Keeps Ingresses at a router that has their routes, until their annotations say something that can be read: a slip of the pen
+    /// moves nothing, and lets no address go. Of those that were served, and that no other router keeps.
+    pub fn keep_at(&mut self, router: &SourceKey, ingresses: &BTreeSet<SourceKey>) {
+        let is_free = |key: &&SourceKey| self.unclear.contains(*key) && !self.kept.contains_key(*key);
+        let was_served = |key: &SourceKey| {
+            let ingress = self.ingress(key).filter(|ingress| ingress.metadata.has_finalizer(finalizers::INGRESS))?;
+            Some((key.clone(), Arc::clone(ingress)))
+        };
+        let found: Vec<_> = ingresses.iter().filter(is_free).filter_map(was_served).collect();
+        for (key, ingress) in found {
+            self.kept.insert(key.clone(), router.clone());
+            self.place(key, ingress);
+        }
     }
 
     /// Returns an Ingress as it is known now, whosever it is.
@@ -264,7 +291,16 @@ impl IngressIndex {
 
     fn place(&mut self, key: SourceKey, ingress: Arc<Ingress>) {
         let whose = self.classes.whose(&ingress);
-        let placement = (whose != Whose::NotOurs).then(|| placement(&ingress, &self.settings.shared));
+        let mut placement = (whose != Whose::NotOurs).then(|| placement(&ingress, &self.settings.shared));
+        match placement.as_mut().filter(|found| found.problem.is_some()) {
+            Some(found) => {
+                self.unclear.insert(key.clone());
+                if let Some(router) = self.kept.get(&key) {
+                    found.router.clone_from(router);
+                }
+            }
+            None => self.is_clear(&key),
+        }
         if let Some(before) = self.ingresses.get_mut(&key)
             && before.whose == whose
             && before.placement == placement
@@ -285,6 +321,16 @@ impl IngressIndex {
             }
         }
         self.ingresses.insert(key, Placed { ingress, whose, placement });
+    }
+
+    fn is_clear(&mut self, key: &SourceKey) {
+        self.unclear.remove(key);
+        self.kept.remove(key);
+    }
+
+    fn forget(&mut self, key: &SourceKey) {
+        self.is_clear(key);
+        self.remove(key);
     }
 
     fn remove(&mut self, key: &SourceKey) {

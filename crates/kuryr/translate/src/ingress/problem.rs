@@ -11,11 +11,13 @@ use super::CertificateProblem;
 pub enum IngressProblem {
     /// Its annotation is left out.
     #[error(
-        "annotation kuryr.openstack.org/l7-router={value:?} is left out, and the shared router serves it: {problem}"
+        "annotation kuryr.openstack.org/l7-router={value:?} is left out, and the router {router} serves it: {problem}"
     )]
     RouterAnnotation {
         /// Its value, cut to 64 characters.
         value: Text,
+        /// The shared router, or the one that it had before.
+        router: SourceKey,
         /// The reason.
         problem: RouterAnnotationProblem,
     },

@@ -148,7 +148,8 @@ fn age<'a>(routed: &Routed<'a>) -> (bool, &'a Option<Text>, &'a SourceKey) {
 fn about_ingress(routed: &Routed<'_>, count: usize, input: &RouterInput<'_>, findings: &mut Vec<Finding>) {
     let mut found = |problem| findings.push(Finding::Ingress { ingress: routed.key.clone(), problem });
     if let Some((value, problem)) = &routed.placement.problem {
-        found(IngressProblem::RouterAnnotation { value: value.clone(), problem: *problem });
+        let (value, router) = (value.clone(), input.router.clone());
+        found(IngressProblem::RouterAnnotation { value, router, problem: *problem });
     }
     if routed.placement.alone && (count > 1 || *input.router == input.ingresses.settings().shared) {
         found(IngressProblem::NotAlone { router: input.router.clone() });
