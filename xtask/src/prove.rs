@@ -22,7 +22,7 @@ struct Proof {
     programs: bool,
 }
 
-const PROOFS: [Proof; 11] = [
+const PROOFS: [Proof; 12] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -102,6 +102,15 @@ const PROOFS: [Proof; 11] = [
         file: "it",
         test: "openstack_way_back::edits::",
         size: "200",
+        programs: true,
+    },
+    Proof {
+        name: "changes",
+        what: "what is made for Services: lost answers, a quota, orphans, and openstack-writer killed in the middle",
+        package: "gimbal-tests",
+        file: "it",
+        test: "openstack_writer::nothing_is_lost",
+        size: "1",
         programs: true,
     },
     Proof {

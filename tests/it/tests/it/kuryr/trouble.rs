@@ -69,3 +69,30 @@ async fn without_the_finalizers_nothing_is_streamed() {
     stage.cluster.bind(&user, &rights()).await.unwrap();
     stage.until_ready("web").await;
 }
+
+/// A schema that keeps unknown fields takes them as deeply nested as one likes.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_of_a_thousand_levels_stops_no_other() {
+    let stage = Stage::start().await;
+    let post_deep = async |name: &str| {
+        let topology = (0..1_000).fold(json!({}), |inside, _| json!({"a": inside}));
+        let slices = json!([{"endpoints": [{"addresses": ["10.1.0.9"], "topology": topology}], "ports": []}]);
+        let object = json!({
+            "apiVersion": "openstack.org/v1", "kind": "KuryrLoadBalancer", "metadata": {"name": name},
+            "spec": {"ip": "10.96.3.4", "ports": [], "endpointSlices": slices},
+        });
+        // The answer has all of its levels, which this test cannot read either.
+        let path = format!("{BALANCERS}/{name}");
+        let answer = stage.cluster.admin().post(BALANCERS, &object).await.map(drop);
+        let stored = stage.cluster.admin().text(&path).await.unwrap_or_else(|error| panic!("{answer:?}: {error:?}"));
+        assert!(stored.matches("{\"a\":").count() >= 1_000, "the API server keeps all of them");
+    };
+    post_deep("listed").await;
+    let mut controller = stage.controller();
+    controller.ready().await;
+    stage.make_service("web", "LoadBalancer").await;
+    stage.until_ready("web").await;
+    post_deep("watched").await;
+    stage.make_service("other", "LoadBalancer").await;
+    stage.until_ready("other").await;
+}

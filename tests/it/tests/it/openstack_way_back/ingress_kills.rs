@@ -44,7 +44,7 @@ async fn killed_at_every_step_of_an_ingress_no_request_is_led_elsewhere() {
     plane.tls_client(KEPT, (&router, 443), KEPT, EVERY).await.unwrap();
     let lives: &[(Killed, usize)] = match std::env::var_os("GIMBAL_PROVE") {
         Some(_) => &[(Killed::Writer, 12), (Killed::Both, 12), (Killed::Controller, 4)],
-        None => &[(Killed::Both, 12)],
+        None => &[(Killed::Both, 6)],
     };
     for (who, least) in lives.iter().copied() {
         let kills = a_life(&mut stage, &router, who, &before).await;

@@ -18,7 +18,7 @@ async fn killed_at_every_step_nothing_is_lost_and_nothing_made_twice() {
     // A writer that is killed alone finds more of what it needs than one that is killed with its controller.
     let lives: &[(Killed, usize)] = match std::env::var_os("GIMBAL_PROVE") {
         Some(_) => &[(Killed::Writer, 9), (Killed::Both, 9), (Killed::Controller, 6)],
-        None => &[(Killed::Both, 9)],
+        None => &[(Killed::Both, 4)],
     };
     for (who, least) in lives.iter().copied() {
         stage.start_writer(&WRITER).await.unwrap();
