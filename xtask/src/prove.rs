@@ -22,7 +22,7 @@ struct Proof {
     programs: bool,
 }
 
-const PROOFS: [Proof; 17] = [
+const PROOFS: [Proof; 18] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -137,6 +137,15 @@ const PROOFS: [Proof; 17] = [
         package: "gimbal-tests",
         file: "it",
         test: "openstack_scale::an_idle",
+        size: "1",
+        programs: true,
+    },
+    Proof {
+        name: "services",
+        what: "TCP, UDP and SCTP on one port, source ranges, fifty ports, and a while without members",
+        package: "gimbal-tests",
+        file: "it",
+        test: "openstack_writer::services_get",
         size: "1",
         programs: true,
     },
