@@ -1,5 +1,5 @@
 //! `cargo xtask prove`: tests at their whole size, which takes longer than a change can wait for. `cargo xtask test`
-//! runs a short form of each.
+//! runs a short form of each but those that it leaves out ([`PROVEN`](crate::tests::PROVEN)).
 
 use anyhow::Context as _;
 

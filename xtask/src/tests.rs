@@ -21,7 +21,7 @@ const INTEGRATION: &str = "tests/it";
 const INTEGRATION_RUNS: [&[&str]; 2] =
     [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];
 /// Tests of OpenStack that take minutes each, and that only `cargo xtask prove` runs: two cores would be busy with them for longer
-/// than a change can wait. What they show at real services, simulations show at the model of them.
+/// than a change can wait. Most of what they show at the real services, simulations show at a model of them.
 pub const PROVEN: [&str; 9] = [
     "openstack_scale::an_idle",
     "openstack_traffic::replacement::",

@@ -124,6 +124,16 @@ impl<T> BalancerItem<T> {
             && self.pauses.iter().all(ObjectPauses::is_idle)
     }
 
+    /// The owners that the KuryrLoadBalancer names.
+    pub(crate) fn named_owners(&self) -> impl Iterator<Item = &Text> {
+        self.held.iter().flat_map(|held| held.owners.iter().flatten())
+    }
+
+    /// The owners that it names and that may be the Service's under its name, for that was not read.
+    pub(crate) fn unread_owners(&self) -> impl Iterator<Item = &Text> {
+        self.named_owners().filter(|owner| self.proof.is_none() && self.dead.as_ref() != Some(*owner))
+    }
+
     /// Whether the spec of the KuryrLoadBalancer is what somebody has made of it while something else is offered, or while no
     /// controller ran. It is set back, and the writer must not act upon it before. What is wanted is in `wanted_spec` only if it
     /// `is_known`.

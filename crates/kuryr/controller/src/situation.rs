@@ -199,15 +199,10 @@ impl<T> KuryrController<T> {
         if others().any(|(_, item)| item.offer.owner() == Some(owner)) {
             return OwnerFate::Elsewhere;
         }
-        let may_know = |item: &BalancerItem<T>| {
-            let names = item.held.as_ref().is_some_and(|held| held.owners.iter().flatten().any(|named| named == owner));
-            names && item.proof.is_none() && item.dead.as_ref() != Some(owner)
-        };
-        if others().any(|(_, item)| may_know(item)) { OwnerFate::Doubtful } else { OwnerFate::Goes }
+        let may_be_there = others().any(|(_, item)| item.unread_owners().any(|named| named == owner));
+        if may_be_there { OwnerFate::Doubtful } else { OwnerFate::Goes }
     }
-}
 
-impl<T> KuryrController<T> {
     /// Decides again about the keys whose owner no unread key names any more. Thousands may name one owner, so that is looked up for
     /// all of them together.
     pub(crate) fn wake_shared_owners(&mut self) {
@@ -215,17 +210,13 @@ impl<T> KuryrController<T> {
         if !std::mem::take(&mut self.shared_owner_news) || self.shared_owner.is_empty() || self.may_lack_routers() {
             return;
         }
-        let mut unread = BTreeSet::new();
-        for item in self.items.values().filter(|item| item.proof.is_none()) {
-            let named = item.held.iter().flat_map(|held| held.owners.iter().flatten());
-            unread.extend(named.filter(|owner| item.dead.as_ref() != Some(owner)));
-        }
+        let unread: BTreeSet<&Text> = self.items.values().flat_map(|item| item.unread_owners()).collect();
         let waits = |key: &SourceKey| {
             // What was said of it may be out of date: it is asked for again.
-            self.items.get(key).filter(|item| item.proof.is_some()).is_some_and(|item| {
-                let named = item.held.iter().flat_map(|held| held.owners.iter().flatten());
-                named.chain(item.offer.owner()).any(|owner| unread.contains(owner))
-            })
+            self.items
+                .get(key)
+                .filter(|item| item.proof.is_some())
+                .is_some_and(|item| item.named_owners().chain(item.offer.owner()).any(|owner| unread.contains(owner)))
         };
         let (waiting, woken): (BTreeSet<_>, BTreeSet<_>) =
             std::mem::take(&mut self.shared_owner).into_iter().partition(waits);

@@ -1,8 +1,8 @@
 //! A Service that is served, and what is read of it.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::api::{Kind, text};
+use crate::api::{BALANCER_FINALIZER, Kind, text};
 use crate::world::{World, service, slice};
 
 pub const ORDER: [Kind; 3] = [Kind::Service, Kind::Slice, Kind::Balancer];
@@ -18,6 +18,15 @@ pub fn served() -> World {
     world.heard.clear();
     world.notices.clear();
     world
+}
+
+/// A KuryrLoadBalancer that names an owner, and is protected.
+pub fn of_owner(owner: &str) -> Value {
+    let spec = json!({
+        "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
+        "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
+    });
+    json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec})
 }
 
 pub fn get(world: &World, kind: Kind) -> Value {

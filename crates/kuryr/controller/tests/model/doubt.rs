@@ -8,7 +8,7 @@ use gimbal_kuryr_resource::{ClusterKnowledge, Sighting};
 use serde_json::{Value, json};
 
 use crate::api::{BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, has};
-use crate::common::{ORDER, conditions, get, served};
+use crate::common::{ORDER, conditions, get, of_owner, served};
 use crate::world::{World, facts, service, slice};
 
 fn is_complete(world: &World) -> bool {
@@ -149,12 +149,7 @@ fn what_another_controller_has_served_meanwhile_is_not_unmade() {
     // By now the other one has served it, with the address that it had then.
     world.api.edit(Kind::Service, "a", |it| it["metadata"]["finalizers"] = json!([SERVICE_FINALIZER]));
     let owner = get(&world, Kind::Service)["metadata"]["uid"].as_str().unwrap().to_owned();
-    let spec = json!({
-        "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
-        "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
-    });
-    let object = json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec});
-    world.api.create(Kind::Balancer, "a", object);
+    world.api.create(Kind::Balancer, "a", of_owner(&owner));
     for kind in ORDER {
         while world.watch(kind) {}
     }
@@ -186,11 +181,7 @@ fn what_names_a_router_as_its_owner_removes_nothing() {
         if unread {
             world.controller.saw_router(&Sighting::Unreadable("forbidden".to_owned()));
         }
-        let spec = json!({
-            "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
-            "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
-        });
-        world.api.create(Kind::Balancer, "a", json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec}));
+        world.api.create(Kind::Balancer, "a", of_owner(owner));
         world.rest();
         let is_known = listed.is_some() && !unread;
         assert_eq!(removes(&world), is_known && listed == Some(false), "{listed:?} {unread}: {:?}", world.offered);
@@ -221,11 +212,7 @@ fn routers_are_unknown_after_the_store_went_back() {
     // It was deleted after the backup.
     world.controller.saw_router(&Sighting::ListBegan);
     world.controller.saw_router(&Sighting::ListDone);
-    let spec = json!({
-        "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
-        "service_uid": owner, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
-    });
-    world.api.create(Kind::Balancer, "a", json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec}));
+    world.api.create(Kind::Balancer, "a", of_owner(owner));
     world.api.back_up();
     world.go_back();
     world.rest();

@@ -1,19 +1,12 @@
 //! KuryrLoadBalancers that name one owner, of which only one can be the Service's.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::api::{BALANCER_FINALIZER, Kind};
+use crate::api::Kind;
+use crate::common::of_owner;
 use crate::world::World;
 
 const OWNER: &str = "6d0e7f4e-0000-4000-8000-000000000001";
-
-fn of_owner() -> Value {
-    let spec = json!({
-        "ip": "10.97.0.10", "project_id": "project", "subnet_id": "services", "type": "LoadBalancer",
-        "service_uid": OWNER, "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
-    });
-    json!({"metadata": {"finalizers": [BALANCER_FINALIZER]}, "spec": spec})
-}
 
 fn removals(world: &World) -> usize {
     world.offered.values().filter(|entry| entry.is_deleting()).count()
@@ -25,7 +18,7 @@ fn of_many_one_removes_what_exists() {
     let mut world = World::new(true);
     world.works = false;
     for number in 0..40 {
-        world.api.create(Kind::Balancer, &format!("copy-{number}"), of_owner());
+        world.api.create(Kind::Balancer, &format!("copy-{number}"), of_owner(OWNER));
     }
     world.rest();
     assert_eq!(removals(&world), 1, "{:?}", world.offered);
@@ -37,8 +30,8 @@ fn of_many_one_removes_what_exists() {
 fn one_that_goes_unread_ends_the_wait_of_the_others() {
     let mut world = World::new(true);
     world.works = false;
-    world.api.create(Kind::Balancer, "a", of_owner());
-    world.api.create(Kind::Balancer, "b", of_owner());
+    world.api.create(Kind::Balancer, "a", of_owner(OWNER));
+    world.api.create(Kind::Balancer, "b", of_owner(OWNER));
     while world.watch(Kind::Balancer) {}
     while world.plan() {}
     // The answer about one of the Services comes, and that about the other one does not.

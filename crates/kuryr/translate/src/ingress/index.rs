@@ -299,7 +299,7 @@ impl IngressIndex {
                     found.router.clone_from(router);
                 }
             }
-            None => self.is_clear(&key),
+            None => self.forget_unclear(&key),
         }
         if let Some(before) = self.ingresses.get_mut(&key)
             && before.whose == whose
@@ -323,13 +323,13 @@ impl IngressIndex {
         self.ingresses.insert(key, Placed { ingress, whose, placement });
     }
 
-    fn is_clear(&mut self, key: &SourceKey) {
+    fn forget_unclear(&mut self, key: &SourceKey) {
         self.unclear.remove(key);
         self.kept.remove(key);
     }
 
     fn forget(&mut self, key: &SourceKey) {
-        self.is_clear(key);
+        self.forget_unclear(key);
         self.remove(key);
     }
 

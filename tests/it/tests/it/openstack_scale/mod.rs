@@ -21,7 +21,7 @@ const LONG: Duration = Duration::from_secs(600);
 #[tokio::test(flavor = "multi_thread")]
 async fn an_idle_poll_costs_a_call_a_page() {
     // Fewer than a page of each list.
-    figures(Scale { projects: 3, balancers: 5, pools: 2, members: 2 }, "2s").await;
+    figures(Scale { projects: 5, balancers: 10, pools: 2, members: 2 }, "2s").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

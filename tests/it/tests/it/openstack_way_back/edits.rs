@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use state::{SECURE, SERVICES, STABLE, State, WATCHED, Watched};
 
-const EDITS: u64 = 5;
+const EDITS: u64 = 8;
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
 /// The longest time that an edit may take: some need a dozen changes of the load balancer, one after the other.
 const WITHIN: Duration = Duration::from_secs(240);

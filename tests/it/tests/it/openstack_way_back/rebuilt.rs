@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::ingress::{answer, make, rule, until, until_gone, until_routed};
 
-const MANY: usize = 5;
+const MANY: usize = 8;
 /// How often the other host gets a request. Without a pause they would take the processor that Octavia needs.
 const EVERY: Duration = Duration::from_millis(20);
 const PATHS: [(&str, &str, &str); 4] =

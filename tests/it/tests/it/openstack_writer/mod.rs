@@ -42,12 +42,9 @@ async fn nothing_is_lost_or_made_twice() {
     steps![
         trouble::lost_answers(&stage, &around),
         trouble::a_quota_is_reached_and_freed(&stage),
+        trouble::killed_in_the_middle(&mut stage),
         trouble::orphans_go(&stage),
     ];
-    // What is killed at each step of the life of a Service shows the same.
-    if std::env::var_os("GIMBAL_PROVE").is_some() {
-        steps![trouble::killed_in_the_middle(&mut stage)];
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -166,17 +166,11 @@ async fn expect_rest(stage: &Stage) {
     assert_eq!(stage.changes_since(marks), Vec::<String>::new(), "nothing is left to do");
 }
 
-/// All of these kinds with `GIMBAL_PROVE`, and every third one without: each takes a quarter of a minute.
-fn some(kinds: &[Kind]) -> Vec<Kind> {
-    let step = if std::env::var_os("GIMBAL_PROVE").is_some() { 1 } else { 3 };
-    kinds.iter().copied().step_by(step).collect()
-}
-
 /// Changes whose answers are lost, one of each kind, are looked up, and not made twice.
 pub async fn lost_answers(stage: &Stage) {
     let (controller, owner) = (stage.controller(PROD1), owner(1));
     let (a, b) = (issued(stage, &controller, "a.test", 1), issued(stage, &controller, "a.test", 2));
-    let lost = lose(stage, &some(&MAKING)).await;
+    let lost = lose(stage, &MAKING).await;
     let routes = [("a.test", "", "one"), ("b.test", "/x", "two")];
     controller.want(ROUTER, routed(stage, (&owner, 1), &routes, &[("a", a.hash)]));
     let id = controller.expect_ready(ROUTER, 1).await;
@@ -184,7 +178,7 @@ pub async fn lost_answers(stage: &Stage) {
     expect_answers(stage, &controller, &routes).await;
     assert_eq!((stage.balancers("").await.len(), stage.secrets().await.len()), (1, 1), "no twin");
 
-    let lost = lose(stage, &some(&CHANGING)).await;
+    let lost = lose(stage, &CHANGING).await;
     let routes = [("a.test", "", "two"), ("b.test", "/x", "two"), ("c.test", "/y", "three")];
     controller.want(ROUTER, routed(stage, (&owner, 2), &routes, &[("a", b.hash)]));
     assert_eq!(controller.expect_ready(ROUTER, 2).await, id);
@@ -195,7 +189,7 @@ pub async fn lost_answers(stage: &Stage) {
     let (policies, pools) = (shape(stage).await, stage.rows("pools", "").await.len());
     assert_eq!((policies.len(), pools, stage.secrets().await.len()), (6, 2, 1), "{policies:#?}");
 
-    let lost = lose(stage, &some(&TAKING)).await;
+    let lost = lose(stage, &TAKING).await;
     let routes = [("a.test", "", "two")];
     controller.want(ROUTER, routed(stage, (&owner, 3), &routes, &[]));
     assert_eq!(controller.expect_ready(ROUTER, 3).await, id);
