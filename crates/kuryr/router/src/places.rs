@@ -89,7 +89,7 @@ impl<T> RouterController<T> {
     }
 
     /// Whether it is not certain that an Ingress leaves: the watches of two kinds do not wait for each other, so a KuryrL7Router
-    /// may be newer than what is known of its Ingresses. One whose deletion has begun leaves, and what the writer says is final.
+    /// may be newer than what is known of its Ingresses. What the writer says is final.
     pub(crate) fn doubts(&mut self, key: &SourceKey) -> bool {
         if self.facts.is_some() && !self.is_enabled() {
             return false;
@@ -114,7 +114,7 @@ impl<T> RouterController<T> {
         match item.kept.object() {
             // One that was seen to be deleted may have had a successor of its name, which has the routes by now.
             None => item.proof != Some(IngressProof::Absent),
-            Some(object) if object.metadata.is_being_deleted() => false,
+            // One that is shown to go may have gone long ago, too.
             Some(object) => {
                 let version = &object.metadata.meta.resource_version;
                 !matches!(&item.proof, Some(IngressProof::Version(known)) if known == version)

@@ -65,6 +65,29 @@ fn an_ingress_that_was_not_seen_yet_keeps_its_router() {
     }
 }
 
+/// A watch that is behind shows the deletion of an Ingress, whose successor of the same name is served.
+#[test]
+fn an_ingress_that_is_there_again_keeps_its_routes_while_its_deletion_is_shown() {
+    let mut world = served();
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    world.api.create(Kind::Ingress, "team/a", ingress("kuryr", None, "s1"));
+    world.rest();
+    world.check();
+    world.purposes.clear();
+    world.restart_behind();
+    while world.watch(Kind::Ingress) {
+        world.plan();
+        for _ in 0..5 {
+            world.answer(0, 0);
+            world.plan();
+        }
+    }
+    world.rest();
+    world.check();
+    assert_eq!(world.purposes, [] as [String; 0]);
+}
+
 #[test]
 fn a_store_that_went_back_withdraws_and_deletes_nothing() {
     let mut world = served();
