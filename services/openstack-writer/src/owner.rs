@@ -102,7 +102,7 @@ impl ClustersOwner {
         let age = self.clusters.registry.settings().heartbeat_age;
         // Asked when the request is written: a heartbeat that came since the call was handed out counts, and so does the end of
         // the stream.
-        let permit = move || life.is_younger(age, Instant::now());
+        let permit = life.permit(age);
         if let CloudCall::Change(change) = &what {
             let request = change.request();
             tracing::debug!(%cluster, verb = ?request.verb, path = request.path, "a change of OpenStack");

@@ -10,11 +10,13 @@ pub struct StreamLife {
     begun: Instant,
     /// Microseconds after `begun`, and one more; 0 while no stream is open.
     heard: Arc<AtomicU64>,
+    /// How many streams have ended.
+    ended: Arc<AtomicU64>,
 }
 
 impl Default for StreamLife {
     fn default() -> Self {
-        Self { begun: Instant::now(), heard: Arc::default() }
+        Self { begun: Instant::now(), heard: Arc::default(), ended: Arc::default() }
     }
 }
 
@@ -28,6 +30,14 @@ impl StreamLife {
     /// Takes note that its stream has ended.
     pub fn ended(&self) {
         self.heard.store(0, SeqCst);
+        self.ended.fetch_add(1, SeqCst);
+    }
+
+    /// Returns a permit for what the stream that is open now wants: whether it is still open, and the controller was heard on it
+    /// less than `age` ago. What a former stream wanted counts for nothing, even if there is another one.
+    pub fn permit(&self, age: Duration) -> impl Fn() -> bool + Send + Sync + use<> {
+        let (life, ended) = (self.clone(), self.ended.load(SeqCst));
+        move || life.ended.load(SeqCst) == ended && life.is_younger(age, Instant::now())
     }
 
     /// Returns whether the controller was heard on an open stream less than `age` ago.
@@ -55,5 +65,16 @@ mod tests {
         assert!(life.is_younger(age, at(15)));
         life.ended();
         assert!(!life.is_younger(age, at(15)), "its stream has ended");
+    }
+
+    #[test]
+    fn what_a_former_stream_wanted_is_not_sent_under_the_next_one() {
+        let (life, age) = (StreamLife::default(), Duration::from_secs(3600));
+        life.heard(Instant::now());
+        let permit = life.permit(age);
+        assert!(permit());
+        life.ended();
+        life.heard(Instant::now());
+        assert!(!permit() && life.permit(age)());
     }
 }

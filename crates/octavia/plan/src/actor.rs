@@ -72,9 +72,41 @@ impl Actor {
         self.rebuild_above = changes;
     }
 
-    /// Sets until when a load balancer that serves is not deleted to be made again; usually it is at once.
-    pub fn stay_until(&mut self, until: Option<Duration>) {
-        self.memory.stays_until = until;
+    /// Sets until when a load balancer that serves is not deleted to be made again: one in `ERROR`, and one that is sound and not as
+    /// it is wanted. Usually it is at once.
+    pub fn stay_until(&mut self, in_error: Option<Duration>, sound: Option<Duration>) {
+        (self.memory.repair_waits, self.memory.change_waits) = (in_error, sound);
+    }
+
+    /// Whether a load balancer of the owner may have served clients. One may, unless it was seen never to have become `ACTIVE`: the
+    /// operating status alone does not say so.
+    #[must_use]
+    pub fn has_served(&self, balancer: &SeenBalancer) -> bool {
+        let is_known = || matches!(&self.desired, DesiredEntry::LoadBalancer(wanted) if wanted.header.known);
+        let was_there = || self.memory.was_active || is_known();
+        balancer.says_that_it_served() || (was_there() && !self.memory.newborn.contains(&balancer.id))
+    }
+
+    /// Takes note of which load balancers have become `ACTIVE`.
+    pub(crate) fn note_newborn(&mut self) {
+        let memory = &mut self.memory;
+        memory.newborn.retain(|id| self.seen.balancers.iter().any(|one| one.id == *id));
+        for balancer in &self.seen.balancers {
+            match balancer.provisioning {
+                Provisioning::PendingCreate if !memory.newborn.contains(&balancer.id) => {
+                    memory.newborn.push(balancer.id.clone());
+                }
+                // Only what is ACTIVE can be changed.
+                Provisioning::Active | Provisioning::PendingUpdate => {
+                    memory.newborn.retain(|id| *id != balancer.id);
+                    memory.was_active = true;
+                }
+                _ => {}
+            }
+        }
+        if memory.newborn.is_empty() {
+            memory.newborn = Vec::new();
+        }
     }
 
     /// Returns what is wanted.
@@ -171,7 +203,7 @@ impl Actor {
         }
         if desired != self.desired {
             let same = if self.memory.knows_no_part() { None } else { SameParts::of(&self.desired, &desired) };
-            self.memory.wish_changed(|part| same.as_ref().is_some_and(|same| same.has(part)));
+            self.memory.wish_changed(same.as_ref());
         }
         self.desired = desired;
         self.contents_wanted();
@@ -210,6 +242,7 @@ impl Actor {
         }
         self.seen = seen.into();
         self.contents_wanted();
+        self.note_newborn();
         self.forget_failover();
         self.forget_suspect();
         self.note_successor(now);
@@ -243,6 +276,7 @@ impl Actor {
         }
         let (listeners, pools) = (std::mem::take(&mut balancer.listeners), std::mem::take(&mut balancer.pools));
         *balancer = SeenBalancer { listeners, pools, ..read };
+        self.note_newborn();
         self.forget_failover();
     }
 

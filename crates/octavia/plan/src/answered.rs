@@ -50,6 +50,7 @@ impl Actor {
         match outcome {
             ChangeOutcome::Accepted(answer) => {
                 self.accepted(change, &answer, now);
+                self.note_newborn();
                 self.note_successor(now);
                 return self.shown_by(change, now);
             }

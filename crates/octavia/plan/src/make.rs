@@ -157,8 +157,8 @@ impl Actor {
     /// Returns the step by which a load balancer goes before another one can be made in its place. As long as it may not be
     /// deleted it serves.
     fn gives_way(&self, target: &WantedBalancer<'_>, current: &SeenBalancer, now: Duration) -> BalancerStep {
-        if let Some(wait) = self.stays(now) {
-            return self.members_meanwhile(target, current, now).unwrap_or(wait);
+        if let Some(until) = self.memory.change_waits.filter(|until| *until > now) {
+            return self.members_meanwhile(target, current, now).unwrap_or(BalancerStep::Wait(Wait::Until(until)));
         }
         let step = self.unless_refused(delete_balancer(current), now);
         // One whose deletion has failed may fail again, and the members would wait for the pause after it.
@@ -168,12 +168,6 @@ impl Actor {
             return step;
         }
         self.members_meanwhile(target, current, now).unwrap_or(step)
-    }
-
-    /// Returns the step by which a load balancer waits that is to go and may not yet.
-    pub(crate) fn stays(&self, now: Duration) -> Option<BalancerStep> {
-        let until = self.memory.stays_until.filter(|until| *until > now)?;
-        Some(BalancerStep::Wait(Wait::Until(until)))
     }
 
     /// Deletes a port that no load balancer has. Another writer, or a person, may have made one on it a moment ago: a look comes

@@ -12,6 +12,7 @@ pub use self::repairs::RepairBudget;
 pub(crate) use self::repairs::RepairTime;
 use crate::certificates::CertificateMemory;
 use crate::outcome::CloudAbility;
+use crate::routing::same::SameParts;
 use crate::seen::{Provisioning, Seen, SeenFloatingIp};
 use crate::step::{BalancerStep, Block, Wait};
 use crate::suspect::Suspect;
@@ -162,8 +163,14 @@ pub(crate) struct Memory {
     /// The load balancer that was asked for by its ID without being the owner's, and until when it is taken for granted that there
     /// is one; unset: there is none, and never will be.
     pub(crate) asked_balancer: Option<(String, Option<Duration>)>,
-    /// Until when a load balancer that serves is not deleted to be made again.
-    pub(crate) stays_until: Option<Duration>,
+    /// Load balancers that were seen while they were made, and not `ACTIVE` since.
+    pub(crate) newborn: Vec<String>,
+    /// Whether a load balancer was seen that was `ACTIVE`.
+    pub(crate) was_active: bool,
+    /// Until when a load balancer in `ERROR` that serves is not deleted to be made again.
+    pub(crate) repair_waits: Option<Duration>,
+    /// The same of one that is sound, and not as it is wanted.
+    pub(crate) change_waits: Option<Duration>,
     /// Floating IPs that had the mark and were found without it, and the description that each had.
     pub(crate) unmarked: BTreeMap<String, String>,
     /// When a floating IP was led from one port to another.
@@ -223,10 +230,11 @@ impl Lost {
 impl Memory {
     /// Forgets what only the former wish has caused, but of parts that are wanted as before. What fails need not fail again, but
     /// one wish after another must not make a try without a pause of each.
-    pub(crate) fn wish_changed(&mut self, same: impl Fn(&PlanPart) -> bool) {
+    pub(crate) fn wish_changed(&mut self, same: Option<&SameParts>) {
+        let has = |part: &PlanPart| same.is_some_and(|same| same.has(part));
         self.just_looked = None;
         self.blocks.retain(|part, one| {
-            if same(part) {
+            if has(part) {
                 return true;
             }
             one.failing.as_mut().is_some_and(|(failures, least)| {
@@ -238,9 +246,11 @@ impl Memory {
         if let Some(pause) = &mut self.pause {
             pause.until = pause.least;
         }
-        self.invalid.retain(|part, _| same(part));
+        self.invalid.retain(|part, _| has(part));
         self.apart = None;
-        self.unsupported.clear();
+        if !same.is_some_and(SameParts::has_same_ports) {
+            self.unsupported.clear();
+        }
         self.asked_floating = None;
         self.failures = 0;
     }
@@ -316,7 +326,7 @@ impl Memory {
 
     /// Whether nothing is known of any part.
     pub(crate) fn knows_no_part(&self) -> bool {
-        self.blocks.is_empty() && self.invalid.is_empty()
+        self.blocks.is_empty() && self.invalid.is_empty() && self.unsupported.is_empty()
     }
 
     /// Tries again what was refused as invalid: there is something else to be invalid about.

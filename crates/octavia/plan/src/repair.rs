@@ -32,7 +32,7 @@ impl Actor {
             RepairTime::At(then) => return BalancerStep::Wait(Wait::Until(then)),
             RepairTime::Now => {}
         }
-        let has_served = balancer.has_served();
+        let has_served = self.has_served(balancer);
         let failed_over = self.memory.failed_over.as_ref() == Some(&balancer.id);
         if has_served && target.abilities.failover && !failed_over {
             return BalancerStep::Change(CloudChange::FailoverBalancer { id: balancer.id.clone() });
@@ -47,8 +47,8 @@ impl Actor {
         }
         // In ERROR it may serve all the same.
         let may_serve = has_served && balancer.operating != "ERROR";
-        if let Some(wait) = self.stays(now).filter(|_| may_serve) {
-            return wait;
+        if let Some(until) = self.memory.repair_waits.filter(|until| may_serve && *until > now) {
+            return BalancerStep::Wait(Wait::Until(until));
         }
         self.unless_refused(BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() }), now)
     }

@@ -229,9 +229,9 @@ pub struct SeenFloatingIp {
 }
 
 impl SeenBalancer {
-    /// Whether it may have served clients, as far as its operating status says.
-    #[must_use]
-    pub fn has_served(&self) -> bool {
+    /// Whether its operating status says that it serves clients, or has done so. Where Octavia hears nothing of its amphorae, and
+    /// with providers that report none, one that serves says `OFFLINE` as well.
+    pub(crate) fn says_that_it_served(&self) -> bool {
         !matches!(self.operating.as_str(), "OFFLINE" | "")
     }
 

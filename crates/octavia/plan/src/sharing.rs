@@ -163,7 +163,7 @@ impl Actor {
     /// Sets whose the parts of the load balancer are that several owners share. Set before what is wanted.
     pub fn share(&mut self, sharing: Sharing) {
         if self.sharing.as_deref() != Some(&sharing) {
-            self.memory.wish_changed(|_| false);
+            self.memory.wish_changed(None);
             self.sharing = Some(Box::new(sharing));
         }
     }

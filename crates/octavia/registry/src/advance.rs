@@ -142,7 +142,7 @@ impl ManagedCluster {
         shared.sums.changes += 1;
         if std::mem::take(&mut cell.is_suspect) {
             shared.sums.drift += 1;
-            shared.sums.drift_missing += u64::from(cell.is_missing);
+            shared.sums.drift_missing += u64::from(std::mem::take(&mut cell.is_missing));
         }
         cell.journal.change(shared.at(now), Deed::Sent, &change);
         cell.places.asks_for(&change);
@@ -180,8 +180,6 @@ impl ManagedCluster {
                 return None;
             }
             cell.actor.look_again();
-            // Another writer may have been at work since.
-            cell.is_resumed |= cell.confirmed != 0;
         }
         self.ask_for_contents(owner, cell, shared, now);
         let may_change = self.refresh_shared(owner, cell);
@@ -235,7 +233,7 @@ impl ManagedCluster {
                     cell.journal.note(shared.at(now), Deed::Finished);
                 }
                 self.lets_go(owner, cell);
-                (cell.is_suspect, cell.last_error, cell.unsent) = (false, None, 0);
+                (cell.is_suspect, cell.is_missing, cell.last_error, cell.unsent) = (false, false, None, 0);
                 if let Some(wanted) = cell.wanted_at.take() {
                     let took = now.saturating_duration_since(wanted);
                     shared.events.push(RegistryEvent::Served { cluster: self.settings.name.clone(), took });

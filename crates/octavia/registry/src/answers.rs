@@ -100,7 +100,7 @@ impl ManagedCluster {
             }
             ReadFor::Track(TrackRead::Pending) => {
                 let tag = self.cluster_tag();
-                let more = self.tracker.listed(rows.as_deref(), (&tag, self.cells.len()), now);
+                let more = self.tracker.listed(project, rows.as_deref(), (&tag, self.cells.len()), now);
                 self.plan_tracking(more);
             }
             ReadFor::Track(TrackRead::All) => {
@@ -185,7 +185,8 @@ impl ManagedCluster {
                         if strangers.is_some() && cell.looked_at.is_some() && strangers != known {
                             shared.sums.drift_added += 1;
                         }
-                        cell.is_missing = cell.is_suspect && is_missing(cell.actor.seen(), &seen);
+                        // Until there is something to be done about it, there may be several looks.
+                        cell.is_missing = cell.is_suspect && (cell.is_missing || is_missing(cell.actor.seen(), &seen));
                         // Another writer may have been at work in another life of the stream.
                         let is_certain = std::mem::take(&mut cell.is_certain) && cell.confirmed == life;
                         if is_certain && cell.unread.is_empty() && !cell.is_deleting() {

@@ -422,6 +422,7 @@ impl ManagedCluster {
         self.told.remove(owner);
         self.dropped.push(owner.clone());
         self.contents.forget(owner);
+        self.replacements.ended(owner);
         self.former_left(&cell.key, owner);
     }
 

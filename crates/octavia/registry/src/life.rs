@@ -59,7 +59,7 @@ impl ManagedCluster {
             (self.alive_since, self.has_snapshot) = (Some(now), false);
             self.poller.now();
             self.doubt_orphans(now);
-            self.look_whether_gone();
+            self.wake_those_who_waited();
         }
         self.heard = Some(now);
     }
@@ -74,10 +74,20 @@ impl ManagedCluster {
         }
     }
 
-    /// Lets everybody of whom nothing was left look again, and say so again: another writer may have made something since.
-    fn look_whether_gone(&mut self) {
-        let gone = self.cells.iter_mut().filter(|(_, cell)| matches!(cell.state, CellState::Gone));
-        let owners: Vec<Text> = gone.map(|(owner, cell)| (cell.reported = None, owner.clone()).1).collect();
+    /// Lets everybody of whom nothing was left look again, and say so again: another writer may have made something since. Whoever
+    /// waited for the former stream to say what it wants waits for this one, which may hold just that and say nothing about it.
+    fn wake_those_who_waited(&mut self) {
+        let mut owners = Vec::new();
+        for (owner, cell) in &mut self.cells {
+            // Requests of a writer that had the stream meanwhile may still arrive.
+            cell.is_resumed |= self.life > 1;
+            match cell.state {
+                CellState::Gone => cell.reported = None,
+                CellState::Unproven => {}
+                _ => continue,
+            }
+            owners.push(owner.clone());
+        }
         owners.iter().for_each(|owner| self.wake(owner));
     }
 

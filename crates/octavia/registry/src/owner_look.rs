@@ -267,8 +267,11 @@ impl OwnerLook {
                 }
             }
             LookPart::Floating | LookPart::FloatingOf(_) => {
+                let is_searched = *part == LookPart::Floating;
                 for row in rows {
-                    if !self.floating.iter().any(|one| one["id"] == row["id"]) {
+                    // What does not know the search for descriptions answers with what is everybody's.
+                    let is_anybodys = is_searched && !self.is_marked(&row);
+                    if !is_anybodys && !self.floating.iter().any(|one| one["id"] == row["id"]) {
                         self.floating.push(row);
                     }
                 }
@@ -335,6 +338,12 @@ impl OwnerLook {
         self.cluster.as_ref().is_some_and(|cluster| is_anothers(row, cluster)) || names_group()
     }
 
+    /// Whether a row of Neutron has a description that is searched for, or is the owner's although somebody has added to its own.
+    fn is_marked(&self, row: &Value) -> bool {
+        let is_found = || row["id"].as_str().is_some_and(|id| self.found.contains(id));
+        self.descriptions.iter().any(|one| row["description"] == *one) || is_found()
+    }
+
     /// Whether a row has the tags that are searched for.
     fn is_tagged(&self, row: &Value) -> bool {
         self.tags.iter().all(|wanted| tags_of(row).any(|tag| tag == wanted))
@@ -365,10 +374,8 @@ impl OwnerLook {
         self.ports.retain(is_known);
         self.floating.retain(is_known);
         let balancers = self.rows.balancers.iter().map(|row| self.tree(row)).collect();
-        let is_found = |row: &Value| row["id"].as_str().is_some_and(|id| self.found.contains(id));
-        let is_marked = |row: &&Value| self.descriptions.iter().any(|one| row["description"] == *one) || is_found(row);
-        let read = self.ports.iter().filter(is_marked).map(SeenPort::read);
-        let mut ports: Vec<SeenPort> = self.known_ports.take().into_iter().flatten().chain(read).collect();
+        let read = self.ports.iter().filter(|row| self.is_marked(row)).map(SeenPort::read);
+        let mut ports: Vec<SeenPort> = self.known_ports.iter().flatten().cloned().chain(read).collect();
         ports.iter_mut().for_each(|port| port.has_user(self.users.get(&port.id).unwrap_or(&Value::Null)));
         let floating = self.floating.iter().map(SeenFloatingIp::read).collect();
         let (secrets, secrets_hidden) = self.secrets.end();

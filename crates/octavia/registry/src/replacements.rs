@@ -11,28 +11,46 @@ use crate::cell::Cell;
 use crate::cluster::ManagedCluster;
 use crate::shared::RegistryCore;
 
-/// How long the others wait for one that does not come back: it may never do.
+/// How long the repair of others waits for one that does not come back: it may never do, for a reason of its own.
 const AWAITED: Duration = Duration::from_secs(600);
 /// When those that wait try again.
 const BETWEEN_TRIES: Duration = Duration::from_secs(5);
 
-/// Owners whose load balancer was deleted to be made again, by project, and since when.
+/// A load balancer that was deleted to be made again.
+#[derive(Debug)]
+struct MissingBalancer {
+    since: Instant,
+    /// Whether Octavia refuses to make it. What is sound stays then: it may be refused as well, for the same configuration.
+    is_refused: bool,
+}
+
+/// Owners whose load balancer was deleted to be made again, by project.
 #[derive(Debug, Default)]
-pub(crate) struct Replacements(BTreeMap<Text, BTreeMap<Text, Instant>>);
+pub(crate) struct Replacements(BTreeMap<Text, BTreeMap<Text, MissingBalancer>>);
 
 impl Replacements {
-    /// Whether the load balancer of an owner may go now, where at most `most` of a project are missing at a time.
-    fn has_place(&mut self, owner: &Text, project: &Text, most: u32, now: Instant) -> bool {
-        let Some(missing) = self.0.get_mut(project) else { return true };
-        missing.retain(|_, since| now < *since + AWAITED);
-        missing.contains_key(owner) || u32::try_from(missing.len()).is_ok_and(|missing| missing < most.max(1))
+    /// Whether the load balancer of an owner may go now, where at most `most` of a project are missing at a time: if it is in
+    /// `ERROR`, and if it is sound.
+    fn has_place(&mut self, owner: &Text, project: &Text, most: u32, now: Instant) -> (bool, bool) {
+        let Some(missing) = self.0.get_mut(project) else { return (true, true) };
+        let is_awaited = |one: &MissingBalancer| now < one.since + AWAITED;
+        missing.retain(|_, one| one.is_refused || is_awaited(one));
+        let is_few = |count: usize| u32::try_from(count).is_ok_and(|count| count < most.max(1));
+        let is_missing = missing.contains_key(owner);
+        let awaited = missing.values().filter(|one| is_awaited(one)).count();
+        (is_missing || is_few(awaited), is_missing || is_few(missing.len()))
     }
 
     fn begins(&mut self, owner: &Text, project: &Text, now: Instant) {
-        self.0.entry(project.clone()).or_default().entry(owner.clone()).or_insert(now);
+        let missing = MissingBalancer { since: now, is_refused: false };
+        self.0.entry(project.clone()).or_default().entry(owner.clone()).or_insert(missing);
     }
 
-    fn ended(&mut self, owner: &Text) {
+    fn refused(&mut self, owner: &Text) {
+        self.0.values_mut().filter_map(|missing| missing.get_mut(owner)).for_each(|one| one.is_refused = true);
+    }
+
+    pub(crate) fn ended(&mut self, owner: &Text) {
         self.0.values_mut().for_each(|missing| _ = missing.remove(owner));
         self.0.retain(|_, missing| !missing.is_empty());
     }
@@ -42,8 +60,9 @@ impl ManagedCluster {
     /// Lets the load balancer of an owner stay as it is for a while if too many others are missing.
     pub(crate) fn stays_for_now(&mut self, owner: &Text, cell: &mut Cell, shared: &RegistryCore, now: Instant) {
         let most = shared.settings.creates_by_project;
-        let has_place = self.replacements.has_place(owner, &cell.project, most, now);
-        cell.actor.stay_until((!has_place).then(|| shared.at(now + BETWEEN_TRIES)));
+        let (in_error, sound) = self.replacements.has_place(owner, &cell.project, most, now);
+        let next = |has_place: bool| (!has_place).then(|| shared.at(now + BETWEEN_TRIES));
+        cell.actor.stay_until(next(in_error), next(sound));
     }
 
     /// Takes note of a step that takes the only load balancer of an owner away that is to have one, or with which it has all that is
@@ -59,6 +78,7 @@ impl ManagedCluster {
             BalancerStep::Blocked(block) if cell.actor.has_balancer() || *block == Block::RepairBudget => {
                 self.replacements.ended(owner);
             }
+            BalancerStep::Blocked(_) => self.replacements.refused(owner),
             BalancerStep::Done | BalancerStep::Gone => self.replacements.ended(owner),
             _ => {}
         }
@@ -67,5 +87,5 @@ impl ManagedCluster {
 
 /// Whether the only load balancer of an owner may have served. One that never has leaves no gap.
 fn has_served(cell: &Cell) -> bool {
-    matches!(cell.actor.seen().balancers.as_slice(), [only] if only.has_served())
+    matches!(cell.actor.seen().balancers.as_slice(), [only] if cell.actor.has_served(only))
 }

@@ -55,7 +55,8 @@ type PlannedTracking = (TrackRead, Text, CloudRead);
 struct ListRound {
     begun: Instant,
     outstanding: usize,
-    failed: bool,
+    /// Projects of which a list could not be read: nothing is known of theirs.
+    unread: BTreeSet<Text>,
     still: BTreeSet<String>,
 }
 
@@ -139,7 +140,7 @@ impl PendingTracker {
             return Vec::new();
         }
         let lists: BTreeSet<_> = self.pending.values().map(|one| (one.project.clone(), word(one.status))).collect();
-        self.round = Some(ListRound { begun: now, outstanding: lists.len(), failed: false, still: BTreeSet::new() });
+        self.round = Some(ListRound { begun: now, outstanding: lists.len(), unread: BTreeSet::new(), still: BTreeSet::new() });
         let read = |(project, status): (Text, &str)| {
             let query = vec![
                 ("tags", cluster_tag.to_owned()),
@@ -152,10 +153,11 @@ impl PendingTracker {
         lists.into_iter().map(read).collect()
     }
 
-    /// Takes a list of those that are still pending; `None` if it could not be read. Returns the reads of those that have left;
-    /// the cluster has `all` load balancers.
+    /// Takes a list of those in a project that are still pending; `None` if it could not be read. Returns the reads of those that
+    /// have left; the cluster has `all` load balancers.
     pub(crate) fn listed(
         &mut self,
+        project: &Text,
         rows: Option<&[Value]>,
         (cluster_tag, all): (&str, usize),
         now: Instant,
@@ -164,7 +166,7 @@ impl PendingTracker {
         round.outstanding = round.outstanding.saturating_sub(1);
         match rows {
             Some(rows) => round.still.extend(rows.iter().filter_map(|row| row["id"].as_str().map(str::to_owned))),
-            None => round.failed = true,
+            None => _ = round.unread.insert(project.clone()),
         }
         if round.outstanding > 0 {
             return Vec::new();
@@ -173,7 +175,7 @@ impl PendingTracker {
         self.lists_after = Some(now + BETWEEN_LISTS);
         let mut left: BTreeMap<Text, Vec<&String>> = BTreeMap::new();
         for (id, one) in self.pending.iter_mut().filter(|(_, one)| !one.asked && one.since < round.begun) {
-            if round.failed || round.still.contains(id) {
+            if round.unread.contains(&one.project) || round.still.contains(id) {
                 one.again(now);
             } else {
                 one.asked = true;

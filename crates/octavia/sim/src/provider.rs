@@ -63,6 +63,8 @@ pub struct Provider {
     /// Whether what was created with a load balancer becomes `ACTIVE` with it. Some drivers forget it, and neither say so nor
     /// forward to it.
     pub finishes_children: bool,
+    /// Whether Octavia hears how load balancers are: without a health manager they stay `OFFLINE` while they serve.
+    pub reports_health: bool,
 }
 
 impl Default for Provider {
@@ -86,6 +88,7 @@ impl Default for Provider {
             security_groups: true,
             sets_port_groups: false,
             finishes_children: true,
+            reports_health: true,
         }
     }
 }
@@ -226,7 +229,7 @@ impl CloudModel {
             let status = match object.kind {
                 _ if !object.is_on("admin_state_up") => "OFFLINE",
                 // One that was never configured says nothing of itself.
-                ApiKind::LoadBalancer if !self.applied.contains_key(&id) => "OFFLINE",
+                ApiKind::LoadBalancer if !self.applied.contains_key(&id) || !self.provider.reports_health => "OFFLINE",
                 ApiKind::Member if !monitored => "NO_MONITOR",
                 _ => "ONLINE",
             };

@@ -1,4 +1,4 @@
-//! What of a router is wanted as before, where something else of it is wanted.
+//! What of a load balancer is wanted as before, where something else of it is wanted.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,25 @@ use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, LoadBalancerHeader, 
 use crate::memory::PlanPart;
 use crate::routing::fold::fold;
 
-/// The parts of a router whose own wish has not changed. What is known of them holds on: endpoints change all the time, and none
-/// of that makes a policy valid that is not.
-pub(crate) struct SameParts(BTreeSet<PlanPart>);
+/// The parts whose own wish has not changed. What is known of them holds on: endpoints change all the time, and none of that makes
+/// a policy valid that is not, or a port one that the provider can serve.
+pub(crate) enum SameParts {
+    /// Of a router: these.
+    Of(BTreeSet<PlanPart>),
+    /// Of the load balancer of a Service: nothing but members is wanted otherwise.
+    ButMembers,
+}
 
 impl SameParts {
-    /// Returns them; `None` for what is no router, or is wanted elsewhere: nothing of that is the same.
+    /// Returns them; `None` for what is wanted elsewhere, or as something else: nothing of that is the same.
     pub(crate) fn of(before: &DesiredEntry, now: &DesiredEntry) -> Option<Self> {
         let (DesiredEntry::LoadBalancer(before), DesiredEntry::LoadBalancer(now)) = (before, now) else { return None };
         let (old, new) = (&*before.header, &*now.header);
         if old.placement != new.placement || old.listeners != new.listeners {
             return None;
+        }
+        if old.routing.is_none() && old == new {
+            return Some(Self::ButMembers);
         }
         let (from, to) = (old.routing.as_deref()?, new.routing.as_deref()?);
         let policies = |header: &LoadBalancerHeader, routing: &Routing| -> Vec<_> {
@@ -39,12 +47,31 @@ impl SameParts {
                 parts.insert(PlanPart::NewMembers(id));
             }
         }
-        Some(Self(parts))
+        Some(Self::Of(parts))
     }
 
     pub(crate) fn has(&self, part: &PlanPart) -> bool {
         // Whatever is removed is wanted in neither of them, and no wish changes what the key manager shows.
-        matches!(part, PlanPart::Removal(_) | PlanPart::Secrets) || self.0.contains(part)
+        let is_elsewhere = matches!(part, PlanPart::Removal(_) | PlanPart::Secrets);
+        is_elsewhere
+            || match self {
+                Self::Of(parts) => parts.contains(part),
+                // What is sent about the others may have members in it.
+                Self::ButMembers => matches!(
+                    part,
+                    PlanPart::FloatingIp
+                        | PlanPart::Groups
+                        | PlanPart::Tags
+                        | PlanPart::Ranges(_)
+                        | PlanPart::Monitor(_)
+                        | PlanPart::Closing(_)
+                ),
+            }
+    }
+
+    /// Whether the provider is asked for no port otherwise than before.
+    pub(crate) fn has_same_ports(&self) -> bool {
+        matches!(self, Self::ButMembers)
     }
 }
 

@@ -108,7 +108,10 @@ fn a_port_has_a_budget_of_its_own_and_the_others_go_on() {
 
 /// A load balancer that serves ends in `ERROR`.
 fn broken(change: impl FnOnce(&mut Wish)) -> (Wish, World) {
-    let (wish, mut world) = world(change);
+    broken_in(world(change))
+}
+
+fn broken_in((wish, mut world): (Wish, World)) -> (Wish, World) {
     made(&wish, &mut world);
     world.cloud.expect(Fate::Breaks);
     let path = format!("/v2/lbaas/loadbalancers/{}", world.balancer());
@@ -126,6 +129,37 @@ fn one_that_has_served_is_failed_over_where_that_is_allowed() {
     made(&wish, &mut world);
     assert!(matches!(world.sent[0], CloudChange::FailoverBalancer { .. }), "{:#?}", world.sent);
     assert_eq!(world.balancer(), first);
+}
+
+/// Where Octavia has no health manager every load balancer is `OFFLINE`, also one that serves.
+#[test]
+fn one_that_serves_and_is_never_heard_of_is_not_taken_for_one_that_never_served() {
+    let unheard = |change: fn(&mut Wish)| {
+        let (wish, mut world) = world(change);
+        world.cloud.provider_mut().reports_health = false;
+        broken_in((wish, world))
+    };
+    let (wish, mut world) = unheard(|_| {});
+    made(&wish, &mut world);
+    assert!(matches!(world.sent[0], CloudChange::FailoverBalancer { .. }), "{:#?}", world.sent);
+    assert_eq!(world.actor.balancer().unwrap().operating, "OFFLINE");
+    let (wish, mut world) = unheard(|wish| (wish.from_outside, wish.floating) = (true, true));
+    world.cloud.provider_mut().failover = false;
+    made(&wish, &mut world);
+    let deleted = world.sent.iter().position(|change| matches!(change, CloudChange::DeleteBalancer { .. })).unwrap();
+    let moved = world.sent.iter().position(|change| matches!(change, CloudChange::UpdateFloatingIp { .. })).unwrap();
+    assert!(moved < deleted, "{:#?}", world.sent);
+}
+
+/// The same where its creation fails: nobody misses it.
+#[test]
+fn one_that_never_served_and_is_never_heard_of_is_made_anew_at_once() {
+    let (wish, mut world) = world(|wish| wish.known = true);
+    world.cloud.provider_mut().reports_health = false;
+    world.cloud.expect(Fate::Fails);
+    made(&wish, &mut world);
+    let failed_over = world.sent.iter().any(|change| matches!(change, CloudChange::FailoverBalancer { .. }));
+    assert!(!failed_over, "{:#?}", world.sent);
 }
 
 #[test]

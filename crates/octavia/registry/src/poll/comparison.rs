@@ -257,6 +257,7 @@ impl ManagedCluster {
             cell.confirmed = self.life;
         } else if settled {
             cell.is_suspect = !same && !changed;
+            cell.is_missing &= cell.is_suspect;
             // Where all is done, answers have shown what its changes made.
             cell.is_certain = cell.is_suspect || matches!(cell.state, CellState::Done);
             if cell.is_suspect {

@@ -27,7 +27,7 @@ fn each(members: u8) -> (usize, usize) {
 
 #[test]
 fn an_idle_load_balancer_costs_little_beside_what_is_wanted() {
-    for (members, most) in [(3, 5_000), (20, 7_500)] {
+    for (members, most) in [(3, 5_100), (20, 7_500)] {
         let (each, wanted) = each(members);
         println!("an idle load balancer with {members} members: {each} bytes, {wanted} of them for what is wanted");
         assert!(each < most, "{members} members: {each}");

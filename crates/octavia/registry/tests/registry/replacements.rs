@@ -52,6 +52,33 @@ fn those_in_error_that_serve_do_not_all_go_at_once() {
     world.converge(60 * SECOND);
 }
 
+/// Where Octavia has no health manager each of them is `OFFLINE` all the time.
+#[test]
+fn those_that_are_never_heard_of_do_not_all_go_at_once() {
+    let mut world = World::at_rest(OWNERS);
+    world.cloud.provider_mut().reports_health = false;
+    break_all(&mut world);
+    assert!(world.balancers().iter().all(|row| row["operating_status"] == "OFFLINE"));
+    let most = most_lacking(&mut world, 600);
+    assert!((1..=MOST).contains(&most), "{most} were missing at once");
+    assert!(world.balancers().iter().all(|row| row["provisioning_status"] == "ACTIVE"));
+    assert_eq!(lacking(&mut world), 0);
+}
+
+/// A mistake in the configuration changes what all of them are to be, and Octavia makes none of it.
+#[test]
+fn where_the_first_of_a_change_are_refused_the_others_stay_for_good() {
+    let mut world = World::at_rest(OWNERS);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (nth, (cluster, key)) in keys.iter().enumerate() {
+        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
+    }
+    assert_eq!(most_lacking(&mut world, 3600), MOST);
+    world.cloud.set_quota("p1", ProjectQuota::default());
+    world.converge(3000 * SECOND);
+}
+
 #[test]
 fn where_the_first_do_not_come_back_the_others_stay() {
     let mut world = World::at_rest(OWNERS);

@@ -269,6 +269,28 @@ fn what_a_stream_cannot_speak_of_is_looked_at_and_not_changed() {
     world.converge(60 * SECOND);
 }
 
+/// The next stream holds just what this one did, and so it says nothing about any entry.
+#[test]
+fn what_a_stream_could_not_speak_of_is_repaired_under_the_next_one_that_holds_the_same() {
+    let mut world = made();
+    let web = key("shop", "web");
+    world.disconnect(0, "prod1");
+    delete_by_hand(&mut world);
+    let now = world.now();
+    world.writers[0].streams.push("prod1".to_owned());
+    world.writers[0].registry.heard("prod1", now);
+    world.writers[0].registry.doubt("prod1", [web.clone()]);
+    world.writers[0].registry.set_current("prod1", true, false);
+    world.run(200 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    world.disconnect(0, "prod1");
+    let now = world.now();
+    world.writers[0].streams.push("prod1".to_owned());
+    world.writers[0].registry.heard("prod1", now);
+    world.writers[0].registry.set_current("prod1", true, true);
+    world.converge(120 * SECOND);
+}
+
 /// What the others want together with it would take its ports away, or bring them back.
 #[test]
 fn a_group_is_not_changed_while_one_of_its_entries_may_be_out_of_date() {

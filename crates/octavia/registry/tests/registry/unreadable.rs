@@ -3,7 +3,7 @@
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_registry::{CloudRead, RegistryEvent};
 
-use crate::wish::{Wish, key};
+use crate::wish::{Wish, forwarded, key};
 use crate::world::{SECOND, World};
 
 /// A writer that has just started, and a load balancer in each of two projects, the second of which cannot be read.
@@ -62,6 +62,35 @@ fn a_project_that_cannot_be_read_stops_what_is_wanted_there_and_nothing_else() {
     assert!(view.unreadable.is_empty());
     world.run(900 * SECOND);
     assert_eq!((world.balancers().len(), world.balancers_of("s3").len()), (3, 0));
+}
+
+/// So many changes are under way that Octavia is asked for lists.
+#[test]
+fn changes_under_way_in_a_project_that_cannot_be_read_any_more_keep_no_others_waiting() {
+    let mut world = World::usual();
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    for nth in 0..7 {
+        let mut wish = Wish::new(&format!("u{nth}"), &world.subnet);
+        wish.project = if nth == 0 { "p1".to_owned() } else { "p2".to_owned() };
+        world.want("prod1", key("shop", &format!("s{nth}")), wish);
+    }
+    world.converge(300 * SECOND);
+    world.sent.clear();
+    world.cloud.provider_mut().update_time = 20 * SECOND;
+    for nth in 0..7 {
+        world.change("prod1", &key("shop", &format!("s{nth}")), |wish| wish.members.push((9, 80)));
+    }
+    world.run_until(10 * SECOND, "all are changed", |world| world.sent.len() == 7);
+    world.closed_project = Some("p2".to_owned());
+    for host in [8, 7] {
+        world.change("prod1", &key("shop", "s0"), |wish| wish.members.push((host, 80)));
+        world.run(200 * SECOND);
+        let served = world.balancers_of("u0").remove(0);
+        assert!(forwarded(&world.cloud, &served)[0].1.contains(&format!("10.1.0.{host}")), "{host}");
+    }
+    world.closed_project = None;
+    world.converge(300 * SECOND);
 }
 
 #[test]
