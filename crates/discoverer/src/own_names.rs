@@ -44,6 +44,7 @@ mod tests {
             Peer::Certificate(Arc::new(PeerCertificate {
                 sans: vec![name.into()],
                 fingerprint_sha256: String::new(),
+                not_after: std::time::SystemTime::UNIX_EPOCH,
                 address: ([127, 0, 0, 1], 1).into(),
             }))
         };

@@ -1,4 +1,4 @@
-//! The backends of the writer: what is connected, how old it is, and what is held of it.
+//! The backends of the writer: their state, how old and how late it is, and what is rejected and held of it.
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,11 @@ use serde_json::{Value, json};
 use crate::output::{OutputForm, age, print, remark};
 use crate::refusal::failed;
 use crate::table::columns;
+
+/// The columns of the table.
+const HEADS: [&str; 10] =
+    ["BACKEND", "STATE", "SOURCE AGE", "LAG p99", "SERVICES", "ENDPOINTS", "REJECTED", "HELD", "CERT DAYS", "TROUBLE"];
+const MILLIS_OF_A_DAY: u64 = 24 * 3600 * 1000;
 
 /// Lists the backends.
 ///
@@ -55,9 +60,7 @@ fn standby(writer: Option<&pb::WriterStanding>) -> Option<String> {
 fn table(answer: &pb::ListBackendsResponse) -> String {
     let mut text = String::new();
     standby(answer.writer.as_ref()).into_iter().for_each(|line| text.push_str(&columns(&[vec![line]])));
-    let heads =
-        ["BACKEND", "STATE", "HEARD", "SOURCE", "SERVICES", "ENDPOINTS", "PENDING", "REJECTED", "HELD", "TROUBLE"];
-    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(answer.backends.iter().map(row));
     text.push_str(&columns(&rows));
     answer.backends.iter().flat_map(notes).for_each(|note| text.push_str(&columns(&[vec![note]])));
@@ -66,9 +69,11 @@ fn table(answer: &pb::ListBackendsResponse) -> String {
 
 fn row(backend: &pb::Backend) -> Vec<String> {
     let services = backend.held.as_ref().map_or(0, |held| held.count);
-    let mut row = vec![backend.name.clone(), state(backend).to_owned(), age(backend.last_heard_ms), source(backend)];
-    let counts = [services, backend.endpoints, backend.pending, backend.rejected, held(backend)];
-    row.extend(counts.map(|count| count.to_string()));
+    let lag = age(backend.lag.as_ref().map(|lag| lag.p99_ms));
+    let mut row = vec![backend.name.clone(), state(backend).to_owned(), source(backend), lag];
+    row.extend([services, backend.endpoints, backend.rejected, held(backend)].map(|count| count.to_string()));
+    let days = backend.certificate_left_ms.map(|left| left / MILLIS_OF_A_DAY);
+    row.push(days.map(|days| days.to_string()).unwrap_or_default());
     row.push(backend.trouble.clone());
     row
 }
@@ -184,12 +189,19 @@ fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value 
         "pending": backend.pending,
         "rejected": backend.rejected,
         "held": backend.held_changes.iter().map(held).collect::<Vec<_>>(),
+        "lag": backend.lag.as_ref().map(lag_json),
+        "certificateLeftMs": backend.certificate_left_ms,
         "policy": backend.policy.as_ref().map(policy_json),
         "loss": backend.loss.as_ref().map(loss_json),
         "decommission": backend.decommission.as_ref().map(removal),
         "trouble": backend.trouble,
         "writer": writer.map(standing),
     })
+}
+
+fn lag_json(lag: &pb::Lag) -> Value {
+    let pb::Lag { window_ms, changes, p50_ms, p99_ms, most_ms } = lag;
+    json!({"windowMs": window_ms, "changes": changes, "p50Ms": p50_ms, "p99Ms": p99_ms, "mostMs": most_ms})
 }
 
 fn policy_json(policy: &pb::BackendPolicy) -> Value {
@@ -302,19 +314,23 @@ mod tests {
         let mut one = pb::Backend { held_changes: vec![held], endpoints: 41, last_heard_ms: Some(900), ..backend("a") };
         one.held = Some(pb::Summary { count: 7, ..pb::Summary::default() });
         one.sources = vec![pb::SourceFreshness { kind: "services".into(), age_ms: Some(3000) }];
+        one.lag = Some(pb::Lag { changes: 12, p50_ms: 20, p99_ms: 350, most_ms: 350, window_ms: 300_000 });
+        one.certificate_left_ms = Some(30 * MILLIS_OF_A_DAY - 1);
         let writer = Some(pb::WriterStanding { leading: false, leader: "writer-1".into() });
         let shown = table(&pb::ListBackendsResponse { backends: vec![one.clone()], writer: writer.clone() });
         assert_eq!(
             shown,
             "this writer does not lead, has no streams and knows only what is published; the leader is writer-1: ask that one\n\
-             BACKEND  STATE  HEARD  SOURCE  SERVICES  ENDPOINTS  PENDING  REJECTED  HELD  TROUBLE\n\
-             a        held   900ms  3s      7         41         0        0         40\n\
+             BACKEND  STATE  SOURCE AGE  LAG p99  SERVICES  ENDPOINTS  REJECTED  HELD  CERT DAYS  TROUBLE\n\
+             a        held   3s          350ms    7         41         0         40    29\n\
              a: held for 2m: 40 of 41 endpoints would go\n    \
              gimbalctl approve 3 --backend a\n"
         );
         let json = json_of(&one, writer.as_ref());
         assert_eq!((&json["state"], &json["held"][0]["id"]), (&json!("held"), &json!("3")));
         assert_eq!(json["writer"], json!({"leading": false, "leader": "writer-1"}));
+        assert_eq!((&json["lag"]["p99Ms"], &json["lag"]["changes"]), (&json!(350), &json!(12)));
+        assert_eq!(json["certificateLeftMs"], 30 * MILLIS_OF_A_DAY - 1);
     }
 
     #[test]

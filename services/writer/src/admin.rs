@@ -119,6 +119,7 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::links::Links;
     use crate::mailbox::{Handle, Mail};
     use gimbal_lease::Moment;
 
@@ -147,7 +148,7 @@ mod tests {
         let (answers, mut state, mut mail) = writer(Leadership::Follower { holder: "other_10.0.0.1:7443".into() });
         let owner = tokio::spawn(async move {
             while let Some(Mail::Ask(question)) = mail.recv().await {
-                question(&mut state);
+                question(&mut state, &Links::default());
             }
             state
         });
@@ -176,7 +177,7 @@ mod tests {
         let mut kept = None;
         for _ in 0..5 {
             let Some(Mail::Ask(question)) = mail.recv().await else { panic!("no question") };
-            question(&mut state);
+            question(&mut state, &Links::default());
             let versions = state.take_outputs().into_iter().filter_map(|output| match output {
                 Output::Keep { version, state, .. } if state.incarnation.as_deref() == Some("two") => Some(version),
                 _ => None,
@@ -188,7 +189,7 @@ mod tests {
         let answer = loop {
             tokio::select! {
                 answer = &mut asked => break answer.unwrap(),
-                Some(Mail::Ask(question)) = mail.recv() => question(&mut state),
+                Some(Mail::Ask(question)) = mail.recv() => question(&mut state, &Links::default()),
             }
         };
         assert_eq!(answer.unwrap().previous, "");

@@ -42,7 +42,7 @@ impl Discovery for Streams {
             Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };
         let (queue, queued) = mpsc::channel(STREAM_QUEUE);
-        let generation = match self.owner.open(backend.clone(), policy, hello, queue).await {
+        let generation = match self.owner.open(backend.clone(), policy, hello, peer.not_after(), queue).await {
             Ok(generation) => generation,
             Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };

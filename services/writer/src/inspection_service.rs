@@ -1,7 +1,7 @@
 //! Answers inspection calls with what the owner knows. `admin.rs` adds the decisions of administrators.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -16,6 +16,8 @@ use tonic::Status;
 
 use crate::config::Config;
 use crate::decommission;
+use crate::lag::{LagSummary, RECENT};
+use crate::links::Links;
 use crate::listing::{ServiceSelection, status};
 use crate::mailbox::{Ended, Handle};
 use crate::watch_rpc::follow;
@@ -68,7 +70,7 @@ impl Inspection for Answers {
 
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         let viewer = viewer.clone();
-        let question = move |state: &mut Reconciler| {
+        let question = move |state: &mut Reconciler, links: &Links| {
             let (now, leading) = (Instant::now(), state.is_leading());
             let pending = state.pending_by_backend();
             let seen = state.backends().values().filter(|backend| viewer.sees(backend.name().as_str()));
@@ -77,11 +79,13 @@ impl Inspection for Answers {
                 loss: Some(decommission::loss(backend, now)),
                 decommission: decommission::progress(state, backend),
                 trouble: if leading { backend.trouble() } else { STANDBY.to_owned() },
+                lag: links.lag(backend.name(), now).map(lag),
+                certificate_left_ms: links.certificate_ends(backend.name()).map(left),
                 ..describe(backend, pending.get(backend.name()).copied().unwrap_or_default(), now)
             })
             .collect()
         };
-        self.owner.ask(question).await.map_err(ended)
+        self.owner.ask_with_links(question).await.map_err(ended)
     }
 
     async fn list_services(
@@ -186,6 +190,19 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
     }
 }
 
+fn lag(summary: LagSummary) -> pb::Lag {
+    let LagSummary { changes, p50, p99, most } = summary;
+    // Rounded up, so that none is said to have been faster than it was.
+    let whole = |time: Duration| u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
+    let (p50_ms, p99_ms, most_ms) = (whole(p50), whole(p99), whole(most));
+    pb::Lag { window_ms: millis(RECENT), changes, p50_ms, p99_ms, most_ms }
+}
+
+/// Returns the time until a certificate ends. One that has ended is about to lose its stream.
+fn left(ends: SystemTime) -> u64 {
+    millis(ends.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
 /// Returns the policy of a backend, and how much of its quota is used.
 fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::BackendPolicy {
     let (used, quota) = (backend.usage().total(), backend.policy().quota);
@@ -224,7 +241,7 @@ fn planned((action, diff): &(Action, Vec<String>), namespace: &str) -> pb::Plann
     }
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 

@@ -21,6 +21,8 @@ mod creating;
 mod decommission;
 mod inspection_service;
 mod jobs_in_flight;
+mod lag;
+mod links;
 mod listing;
 mod mailbox;
 mod metrics;

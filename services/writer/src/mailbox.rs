@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Claim, Policy, Reconciler};
 use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, WriterMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, broadcast, mpsc, oneshot};
+
+use crate::links::Links;
 
 /// Messages that may be pending at the owner. Few, so that a flood stays at the agents.
 const MAILBOX: usize = 256;
@@ -16,7 +19,7 @@ pub(crate) const BULK: usize = 16;
 /// Changes of status that a reader of Watch may lag behind.
 const TOUCHED: usize = 4096;
 
-pub(crate) type StateQuestion = Box<dyn FnOnce(&mut Reconciler) + Send>;
+pub(crate) type StateQuestion = Box<dyn FnOnce(&mut Reconciler, &Links) + Send>;
 
 /// A message to the owner.
 pub(crate) enum Mail {
@@ -27,6 +30,8 @@ pub(crate) enum Mail {
         /// configured then.
         policy: Option<Box<Policy>>,
         hello: Hello,
+        /// When the agent's client certificate ends, if it has one.
+        certificate_ends: Option<SystemTime>,
         outgoing: mpsc::Sender<WriterMessage>,
         reply: oneshot::Sender<Result<u64, Goodbye>>,
     },
@@ -104,12 +109,13 @@ impl Handle {
         backend: BackendName,
         policy: Option<Policy>,
         hello: Hello,
+        certificate_ends: Option<SystemTime>,
         outgoing: mpsc::Sender<WriterMessage>,
     ) -> Result<u64, Goodbye> {
         let ending = || Goodbye { reason: GoodbyeReason::Shutdown, message: Ended.to_string(), retry_after: None };
         let (reply, answer) = oneshot::channel();
         let policy = policy.map(Box::new);
-        let mail = Mail::Open { backend, policy, hello, outgoing, reply };
+        let mail = Mail::Open { backend, policy, hello, certificate_ends, outgoing, reply };
         self.mail.send(mail).await.map_err(|_| ending())?;
         answer.await.map_err(|_| ending())?
     }
@@ -151,9 +157,17 @@ impl Handle {
         &self,
         question: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
     ) -> Result<T, Ended> {
+        self.ask_with_links(|state, _| question(state)).await
+    }
+
+    /// Like [`Self::ask`], of the links to agents, too.
+    pub(crate) async fn ask_with_links<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Reconciler, &Links) -> T + Send + 'static,
+    ) -> Result<T, Ended> {
         let (reply, answer) = oneshot::channel();
-        let question: StateQuestion = Box::new(move |state| {
-            if reply.send(question(state)).is_err() {
+        let question: StateQuestion = Box::new(move |state, links| {
+            if reply.send(question(state, links)).is_err() {
                 tracing::debug!("whoever asked did not wait for the answer");
             }
         });

@@ -25,6 +25,7 @@ use crate::cluster_watches::{ClusterEvent, Relist};
 use crate::config::too_many;
 use crate::creating::Creating;
 use crate::jobs_in_flight::{Done, JobsInFlight};
+use crate::links::Links;
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
 use gimbal_lease::{Leadership, Moment};
@@ -94,6 +95,8 @@ pub struct StateOwner {
     touched: Touched,
     /// Open streams by generation: while a newer stream takes over, a backend has two.
     streams: HashMap<u64, Stream>,
+    /// What is known of the links to agents beside what they say.
+    links: Links,
     /// Lines about streams that were logged recently. An agent that dials again and again gets one of each a minute.
     stream_lines: Quiet<(BackendName, StreamLine)>,
     ticked: Option<Instant>,
@@ -117,7 +120,7 @@ impl StateOwner {
     pub fn new(parts: StateOwnerParts) -> (Self, Handle) {
         let (handle, mail, touched) = Handle::new();
         let (leading, begun, creating, failed) = (None, None, Creating::default(), None);
-        let streams = HashMap::new();
+        let (streams, links) = (HashMap::new(), Links::default());
         let (stream_lines, ticked, shown) = (Quiet::default(), None, None);
         let (aside, observed) = (false, false);
         let owner = Self {
@@ -125,6 +128,7 @@ impl StateOwner {
             mail,
             touched,
             streams,
+            links,
             stream_lines,
             ticked,
             shown,
@@ -213,7 +217,7 @@ impl StateOwner {
     fn receive(&mut self, mail: Mail) {
         let now = Instant::now();
         match mail {
-            Mail::Open { backend, policy, hello, outgoing, reply } => {
+            Mail::Open { backend, policy, hello, certificate_ends, outgoing, reply } => {
                 if let Some(policy) = policy {
                     let before = self.parts.state.backends().len();
                     self.parts.state.add_backend(&backend, *policy, now);
@@ -227,6 +231,7 @@ impl StateOwner {
                     if let Some(untold) = self.stream_lines.tell((backend.clone(), StreamLine::Opened), now) {
                         tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, untold, "stream opened");
                     }
+                    self.links.opened(&backend, generation, certificate_ends);
                     self.streams.insert(generation, Stream { outgoing, deltas: VecDeque::new() });
                 }
                 if reply.send(opened).is_err() {
@@ -255,9 +260,10 @@ impl StateOwner {
                 {
                     tracing::info!(%backend, generation, untold, "stream closed; what was last known stays");
                 }
+                self.links.closed(&backend, generation);
                 self.parts.state.closed(&backend, generation);
             }
-            Mail::Ask(question) => question(&mut self.parts.state),
+            Mail::Ask(question) => question(&mut self.parts.state, &self.links),
         }
     }
 
@@ -298,6 +304,8 @@ impl StateOwner {
             let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
             self.parts.metrics.oldest_pending(age.unwrap_or_default());
             self.parts.jobs.show();
+            let known = self.parts.state.backends();
+            self.links.keep(|backend| known.contains_key(backend));
         }
     }
 
@@ -365,7 +373,9 @@ impl StateOwner {
             WriterMessage::Ack(seq) => {
                 let now = Instant::now();
                 while let Some((_, since)) = stream.deltas.pop_front_if(|(delta, _)| *delta <= *seq) {
-                    self.parts.metrics.propagated(backend.as_str(), now.saturating_duration_since(since));
+                    let lag = now.saturating_duration_since(since);
+                    self.parts.metrics.propagated(backend.as_str(), lag);
+                    self.links.propagated(backend, lag, now);
                 }
             }
             WriterMessage::Reject(reject) => {

@@ -109,6 +109,7 @@ mod tests {
     use gimbal_reconcile::Watched;
 
     use super::*;
+    use crate::links::Links;
     use crate::mailbox::Mail;
 
     #[tokio::test]
@@ -118,7 +119,7 @@ mod tests {
             // The owner has observed its cluster, whatever the question is.
             while let Some(Mail::Ask(question)) = mail.recv().await {
                 let mut state = observed();
-                question(&mut state);
+                question(&mut state, &Links::default());
             }
         });
         let (readiness, watch_liveness) = (Readiness::new(), WatchLiveness::new(Duration::from_millis(300)));

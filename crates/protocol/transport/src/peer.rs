@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::Certificate;
 use crate::certificate::short;
@@ -22,6 +23,8 @@ pub struct PeerCertificate {
     pub sans: Vec<String>,
     /// SHA-256 of the certificate, 64 lower-case hexadecimal digits.
     pub fingerprint_sha256: String,
+    /// The last second in which the certificate is valid.
+    pub not_after: SystemTime,
     /// The peer's address.
     pub address: SocketAddr,
 }
@@ -29,7 +32,8 @@ pub struct PeerCertificate {
 impl Peer {
     pub(crate) fn from_certificate(certificate: &Certificate, address: SocketAddr) -> Self {
         let (sans, fingerprint_sha256) = (certificate.sans.clone(), certificate.fingerprint());
-        Self::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, address }))
+        let not_after = certificate.not_after.into();
+        Self::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, not_after, address }))
     }
 
     /// Returns the key by which peers are counted and logged: the certificate's fingerprint, which is the same from
@@ -39,6 +43,15 @@ impl Peer {
         match self {
             Self::Certificate(certificate) => &certificate.fingerprint_sha256,
             Self::Loopback => "loopback",
+        }
+    }
+
+    /// Returns the last second in which the certificate is valid; `None` for [`Peer::Loopback`].
+    #[must_use]
+    pub fn not_after(&self) -> Option<SystemTime> {
+        match self {
+            Self::Certificate(certificate) => Some(certificate.not_after),
+            Self::Loopback => None,
         }
     }
 
@@ -69,9 +82,9 @@ mod tests {
     fn what_a_certificate_calls_itself_is_one_short_line_of_a_log() {
         let peer = |san: &str| {
             let sans = vec![san.to_owned()];
-            let address = ([10, 0, 0, 1], 7).into();
-            Peer::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256: String::new(), address }))
-                .to_string()
+            let (not_after, address) = (SystemTime::UNIX_EPOCH, ([10, 0, 0, 1], 7).into());
+            let certificate = PeerCertificate { sans, fingerprint_sha256: String::new(), not_after, address };
+            Peer::Certificate(Arc::new(certificate)).to_string()
         };
         assert_eq!(peer("spiffe://a/b"), "10.0.0.1:7 (spiffe://a/b)");
         assert_eq!(peer("a\nINFO an admin decided"), "10.0.0.1:7 (a\\nINFO an admin decided)");

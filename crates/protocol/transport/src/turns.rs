@@ -80,7 +80,8 @@ mod tests {
 
     fn peer(name: &str, port: u16) -> Peer {
         let (sans, fingerprint_sha256) = (vec![name.to_owned()], name.to_owned());
-        Peer::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, address: ([10, 0, 0, 1], port).into() }))
+        let (not_after, address) = (std::time::SystemTime::UNIX_EPOCH, ([10, 0, 0, 1], port).into());
+        Peer::Certificate(Arc::new(PeerCertificate { sans, fingerprint_sha256, not_after, address }))
     }
 
     #[test]

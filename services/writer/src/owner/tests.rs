@@ -73,7 +73,7 @@ fn dial(owner: &mut StateOwner) -> Result<mpsc::Receiver<WriterMessage>, Goodbye
     };
     let (outgoing, heard) = mpsc::channel(STREAM_QUEUE);
     let (reply, mut answer) = oneshot::channel();
-    owner.receive(Mail::Open { backend: name(), policy: None, hello, outgoing, reply });
+    owner.receive(Mail::Open { backend: name(), policy: None, hello, certificate_ends: None, outgoing, reply });
     owner.send();
     answer.try_recv().unwrap().map(|_| heard).map_err(|goodbye| goodbye.reason)
 }

@@ -1,6 +1,8 @@
 //! Inspection of both services with a usual client, grpcurl.
 
-use gimbal_testkit::eventually;
+use std::time::{Duration, Instant};
+
+use gimbal_testkit::{San, eventually, pki::backend_identity};
 use gimbal_tests::{Grpcurl, Mirror, SOON, Scene, expect_metric, gimbalctl, slice_of, svc};
 use serde_json::{Value, json};
 
@@ -152,6 +154,57 @@ fn gimbalctl_shows_the_same(scene: &Scene, port: u16) {
     assert!(below.contains("- ") && below.contains("namespace nowhere does not exist"), "{below}");
     ctl("why team1/unheard-of --backend node02")
         .expect_refusal("team1/unheard-of is not known here as a Service of backend node02");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_of_backends_says_how_late_it_is_and_when_its_certificate_ends() {
+    let scene = Scene::start().await.unwrap();
+    scene.put(&svc("team1", "web", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", "web", "a", 1, 3)).await.unwrap();
+    let day = Duration::from_secs(24 * 3600);
+    let identity = backend_identity("node02");
+    let sans = [San::Uri(&identity), San::Dns("localhost"), San::Ip("127.0.0.1")];
+    scene.pki.issue_for("node02", &sans, day * 19 / 2).unwrap();
+    let writer = scene.writer(&scene.config(&["node02", "other"], "").unwrap(), &[]).await.unwrap();
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    discoverer.ready().await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
+    let row = || gimbalctl(&scene, writer.port, "backends -o json").unwrap().json().remove(0);
+    assert_eq!(row()["lag"], Value::Null, "a first snapshot is no change");
+
+    let begun = Instant::now();
+    scene.put(&slice_of("team1", "web", "a", 1, 5)).await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 5).await.unwrap();
+    let took = u64::try_from(begun.elapsed().as_millis()).unwrap();
+    let measured = eventually("the change is measured", SOON, async || {
+        let row = row();
+        anyhow::ensure!(row["lag"]["changes"] == 1, "{row}");
+        Ok::<_, anyhow::Error>(row)
+    })
+    .await
+    .unwrap();
+    let p99 = measured["lag"]["p99Ms"].as_u64().unwrap();
+    // The API server shows a change a little before its answer arrives at the writer.
+    assert!((1..=took + 100).contains(&p99), "{p99} ms by the writer, {took} ms by the stopwatch");
+    let left = Duration::from_millis(measured["certificateLeftMs"].as_u64().unwrap());
+    assert!((day * 9..=day * 19 / 2).contains(&left), "{left:?}");
+
+    let table = gimbalctl(&scene, writer.port, "backends").unwrap().out;
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect()).collect();
+    let cells: Vec<&str> = lines[1].iter().map(|cell| cell.trim()).collect();
+    assert_eq!((cells[0], cells[1], cells[3]), ("node02", "synced", &*format!("{p99}ms")), "{table}");
+    assert_eq!(cells[4..], ["1", "5", "0", "0", "9"], "{table}");
+
+    // Without a stream there is no certificate to renew.
+    drop(discoverer);
+    eventually("the stream has ended", SOON, async || {
+        let row = row();
+        anyhow::ensure!(row["state"] == "away" && row["certificateLeftMs"].is_null(), "{row}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
