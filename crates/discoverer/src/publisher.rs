@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gimbal_session::{AgentConfig, AgentEnd, Credit, Payload, Scope, Services};
+use gimbal_session::{AgentConfig, AgentEnd, ChangeSince, Credit, Payload, Scope, Services};
 
 use crate::source::{Changed, Coverage, SourceStatus};
 
@@ -43,7 +43,8 @@ impl<P: Payload> Publisher<P> {
             self.agent.set_incarnation(incarnation.to_owned());
         }
         for (key, entry) in changed {
-            self.agent.set(key.clone(), entry.clone(), now);
+            let since = ChangeSince { reported: now, caused: source.caused(key) };
+            self.agent.set_since(key.clone(), entry.clone(), since);
         }
         self.agent.set_rest_unknown(!source.rest_is_known());
         let coverage = source.coverage();

@@ -1,7 +1,7 @@
 //! What each discoverer implements: a source, and the state that is known of it.
 
 use std::future::Future;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gimbal_session::{Credit, Freshness, Payload, Reject, Scope, Services};
 
@@ -91,6 +91,12 @@ pub trait SourceStatus<P: Payload = Services> {
     /// Returns what is wrong with the source now, in one line and without secrets. Something may be wrong before
     /// anything is unknown.
     fn trouble(&self) -> Option<String>;
+
+    /// Returns how long before [`Source::drain`] returned it last the change of a key began in the source; `None` if the
+    /// source does not say.
+    fn caused(&self, _key: &P::Key) -> Option<Duration> {
+        None
+    }
 
     /// Returns the number of objects left out, by reason, for a metric. A reason that is no longer listed counts as 0.
     fn skipped(&self) -> Vec<(&'static str, u64)>;

@@ -1,6 +1,6 @@
 //! A Kubernetes cluster as a source: its watches, the checks of its identity, and Events on its Services.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
@@ -152,7 +152,7 @@ impl Source for Kubernetes {
     }
 
     fn drain(&mut self, now: Instant) -> Changed {
-        let changed = self.state.drain(now);
+        let changed = self.state.drain(now, SystemTime::now());
         self.asked.send_if_modified(|asked| std::mem::replace(asked, self.state.asked()) != self.state.asked());
         if let Some(events) = &mut self.events {
             changed.iter().filter(|(_, service)| service.is_none()).for_each(|(key, _)| events.gone(key));

@@ -4,7 +4,7 @@
 //! list. Otherwise another cluster behind the same address would look like one from which everything was deleted (see
 //! docs/design.md#rule-4).
 
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_discoverer::{Changed, Coverage, KindHealth, SourceStatus};
 use gimbal_kubernetes_agent::kind_failure;
@@ -14,6 +14,9 @@ use gimbal_kubernetes_source::{Flavour, KubernetesIndex, Selection};
 use gimbal_model::SourceKey;
 use gimbal_session::{Freshness, Scope};
 
+use causes::Causes;
+
+mod causes;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +53,7 @@ pub(crate) enum Notice {
 /// The state of a source, for as long as it is the same cluster.
 pub(crate) struct SourceState {
     index: KubernetesIndex,
+    causes: Causes,
     flavour: Flavour,
     services: KindHealth,
     slices: KindHealth,
@@ -72,6 +76,7 @@ impl SourceState {
         Self {
             flavour: selection.flavour,
             index: KubernetesIndex::new(selection),
+            causes: Causes::default(),
             services: KindHealth::default(),
             slices: KindHealth::default(),
             incarnation: None,
@@ -108,9 +113,11 @@ impl SourceState {
                 if !matches!(event, WatchEvent::ListBegin) {
                     self.slices_missing = missing && self.slices.age(now).is_none();
                 }
+                self.causes.note(&event);
                 self.take(WatchedKind::Slices, event, Index::apply_slice, Index::delete_slice, now)
             }
             SourceEvent::Endpoints(event) => {
+                self.causes.note(&event);
                 self.take(WatchedKind::Slices, event, Index::apply_endpoints, Index::delete_endpoints, now)
             }
         }
@@ -185,7 +192,8 @@ impl SourceState {
     }
 
     /// Returns the Services that changed, once the pending events are handled.
-    pub(crate) fn drain(&mut self, now: Instant) -> Changed {
+    pub(crate) fn drain(&mut self, now: Instant, wall: SystemTime) -> Changed {
+        self.causes.drain(wall);
         self.services.tick(now);
         self.slices.tick(now);
         self.index.set_slices_current(self.slices.is_current());
@@ -277,6 +285,10 @@ impl SourceStatus for SourceState {
         };
         let trouble: Vec<_> = self.kinds().zip(&self.last_errors).filter_map(trouble).collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
+    fn caused(&self, key: &SourceKey) -> Option<Duration> {
+        self.causes.caused(key)
     }
 
     fn skipped(&self) -> Vec<(&'static str, u64)> {

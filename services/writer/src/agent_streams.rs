@@ -274,8 +274,12 @@ mod tests {
     #[tokio::test]
     async fn snapshots_of_everybody_come_in_turns_and_nothing_else_waits_for_them() {
         let (handle, mut mail, _) = Handle::new();
-        let chunk =
-            |seq| AgentMessage::Data(Data { seq, frame: Frame::SnapshotChunk { pieces: Vec::new(), digest: None } });
+        let chunk = |seq| {
+            AgentMessage::Data(Data {
+                seq,
+                frame: Frame::SnapshotChunk { pieces: Vec::new(), digest: None, age: None },
+            })
+        };
         let names: Vec<String> = (0..2 * BULK).map(|n| format!("b{n:02}")).collect();
         let (mut streams, mut held) = (Vec::new(), Vec::new());
         for name in &names {

@@ -34,8 +34,8 @@ impl Links {
         }
     }
 
-    /// A change of a backend was dealt with `lag` after its source reported it.
-    pub(crate) fn propagated(&mut self, backend: &BackendName, lag: Duration, now: Instant) {
+    /// A change of a backend was written `lag` after its source reported it.
+    pub(crate) fn written(&mut self, backend: &BackendName, lag: Duration, now: Instant) {
         self.0.entry(backend.clone()).or_default().lag.record(lag, now);
     }
 
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(links.certificate_ends(&name), Some(later));
         links.closed(&name, 2);
         assert_eq!(links.certificate_ends(&name), None);
-        links.propagated(&name, Duration::from_millis(5), now);
+        links.written(&name, Duration::from_millis(5), now);
         assert_eq!(links.lag(&name, now).unwrap().changes, 1);
         links.keep(|_| false);
         assert_eq!(links.lag(&name, now), None);

@@ -3,6 +3,7 @@
 mod limiter;
 mod loss;
 mod policy;
+mod propagation;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gimbal_guard::Guard;
-use gimbal_reconcile::{Backend, Counters, Reconciler};
+use gimbal_reconcile::{Backend, Counters, JourneyEnd, JourneyLegs, Reconciler};
 use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
 use gimbal_session::GoodbyeReason;
 use gimbal_transport::{Problem, Refusal};
@@ -27,6 +28,7 @@ use prometheus_client::registry::Registry;
 use limiter::LimiterMetrics;
 use loss::LossMetrics;
 use policy::PolicyMetrics;
+use propagation::PropagationMetrics;
 use series::{BackendSeries, Counts, OfBackend, Seconds};
 
 use gimbal_schedule::{ConcurrencyLimit, SharedLimit, WaitReason};
@@ -117,7 +119,7 @@ metrics_table! {
         write_seconds: Family<VerbLabels, Histogram> = Family::new_with_constructor(latency), "write" ["verb"] seconds,
             "Time of such a call";
         propagation_seconds: BackendSeries<BackendLabels, Histogram> = BackendSeries::of(Family::new_with_constructor(latency)), "propagation" ["backend"] seconds,
-            "From the source telling its agent of a change to the API server accepting it";
+            "From the source reporting a change to its agent to the API server accepting it";
         connected: Counts<BackendLabels>, "backend_connected" ["backend"],
             "Whether an agent of the backend is connected";
         complete: Counts<BackendLabels>, "backend_complete" ["backend"],
@@ -171,6 +173,7 @@ struct Inner {
     policy: PolicyMetrics,
     limiter: LimiterMetrics,
     loss: LossMetrics,
+    propagation: PropagationMetrics,
     own: OwnMetrics,
 }
 
@@ -182,6 +185,7 @@ impl Metrics {
             policy: PolicyMetrics::register(registry),
             limiter: LimiterMetrics::register(registry),
             loss: LossMetrics::register(registry),
+            propagation: PropagationMetrics::register(registry),
             own: OwnMetrics::register(registry),
         };
         inner.policy.start();
@@ -195,6 +199,7 @@ impl Metrics {
         let certificate = CertificateMetrics::reference().into_iter().map(|metric| metric.under("gimbal_writer"));
         let groups = [
             OwnMetrics::reference(),
+            PropagationMetrics::reference(),
             LossMetrics::reference(),
             PolicyMetrics::reference(),
             LimiterMetrics::reference(),
@@ -210,10 +215,13 @@ impl Metrics {
         self.0.own.write_seconds.get_or_create_owned(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 
-    /// Records that a change of a backend was applied `took` after its source reported it.
-    pub fn propagated(&self, backend: &str, took: Duration) {
-        let labels = BackendLabels { backend: backend.to_owned() };
-        self.0.own.propagation_seconds.of_labels(labels).observe(took.as_secs_f64());
+    /// Records what came of a change of a backend, and how long that took.
+    pub fn settled(&self, backend: &str, end: JourneyEnd, legs: &JourneyLegs) {
+        self.0.propagation.settled(backend, end, legs);
+        if end == JourneyEnd::Written {
+            let labels = BackendLabels { backend: backend.to_owned() };
+            self.0.own.propagation_seconds.of_labels(labels).observe(legs.since_reported().as_secs_f64());
+        }
     }
 
     /// Records a failure of a watch.
@@ -323,6 +331,7 @@ impl Metrics {
         let known = reconciler.backends();
         let is_known = |backend: &str| known.contains_key(backend);
         inner.own.propagation_seconds.keep(is_known);
+        inner.propagation.keep(is_known);
         inner.own.goodbyes.keep(is_known);
         inner.own.broken_streams.keep(is_known);
         inner.own.resyncs.keep(is_known);

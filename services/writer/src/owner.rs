@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_guard::GuardEvent;
 use gimbal_model::BackendName;
-use gimbal_reconcile::{Output, Reconciler, Stage};
+use gimbal_reconcile::{Journey, JourneyEnd, Output, Reconciler, Stage};
 use gimbal_runtime::Exit;
 use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
 use gimbal_transport::Quiet;
@@ -239,11 +239,11 @@ impl StateOwner {
                 }
             }
             Mail::Message { backend, generation, message, turns } => {
-                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { oldest_age, .. } }) = &message
+                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { age, .. } }) = &message
                     // An agent that exceeds its credit uses no more memory here either.
                     && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.deltas.len() < MEASURED_DELTAS)
                 {
-                    stream.deltas.push_back((*seq, now.checked_sub(*oldest_age).unwrap_or(now)));
+                    stream.deltas.push_back((*seq, now.checked_sub(age.waited).unwrap_or(now)));
                 }
                 if let AgentMessage::Goodbye(goodbye) = &message
                     && let Some(untold) = self.stream_lines.tell((backend.clone(), StreamLine::AgentLeaves), now)
@@ -363,21 +363,25 @@ impl StateOwner {
                 Output::Touched(claim) => {
                     self.touched.notify(claim);
                 }
+                Output::Settled { backend, end, journey } => self.settled(&backend, end, &journey),
             }
+        }
+    }
+
+    /// Records what came of a change, and how long that took.
+    fn settled(&mut self, backend: &BackendName, end: JourneyEnd, journey: &Journey) {
+        let now = Instant::now();
+        let legs = journey.legs(now);
+        self.parts.metrics.settled(backend.as_str(), end, &legs);
+        if end == JourneyEnd::Written {
+            self.links.written(backend, legs.since_reported(), now);
         }
     }
 
     fn send_message(&mut self, backend: &BackendName, generation: u64, message: WriterMessage) {
         let Some(stream) = self.streams.get_mut(&generation) else { return };
         match &message {
-            WriterMessage::Ack(seq) => {
-                let now = Instant::now();
-                while let Some((_, since)) = stream.deltas.pop_front_if(|(delta, _)| *delta <= *seq) {
-                    let lag = now.saturating_duration_since(since);
-                    self.parts.metrics.propagated(backend.as_str(), lag);
-                    self.links.propagated(backend, lag, now);
-                }
-            }
+            WriterMessage::Ack(seq) => while stream.deltas.pop_front_if(|(delta, _)| *delta <= *seq).is_some() {},
             WriterMessage::Reject(reject) => {
                 let key = reject.key.as_ref().map(ToString::to_string);
                 tracing::warn!(%backend, key, reason = reject.reason.as_str(), text = reject.message, "rejected");

@@ -185,7 +185,11 @@ impl World {
             }
             // Each watch ends, and starts again with a list.
             Output::ListAgain => self.writer.edit().watches.clear(),
-            Output::Guard { .. } | Output::Loss { .. } | Output::Touched(_) | Output::Accepted { .. } => {}
+            Output::Guard { .. }
+            | Output::Loss { .. }
+            | Output::Touched(_)
+            | Output::Settled { .. }
+            | Output::Accepted { .. } => {}
         }
     }
 }

@@ -12,7 +12,7 @@ use gimbal_plan::{Action, Body, EndpointsApi};
 use gimbal_reconcile::{
     Job, NamespacePolicy, Output, Policy, Reconciler, Settings, Watched, WriteFailure, Written, is_namespace,
 };
-use gimbal_session::{AgentMessage, Credit, Data, Frame, Hello, Piece, PieceChange, Scope, WriterLimits};
+use gimbal_session::{AgentMessage, ChangeAge, Credit, Data, Frame, Hello, Piece, PieceChange, Scope, WriterLimits};
 use gimbal_wire::{agent_message, pb};
 use prost::Message as _;
 
@@ -112,7 +112,7 @@ impl World {
         // The honest backend passes the same checks.
         world.hear(AgentMessage::Hello(Hello { backend: HONEST.into(), ..hello() }));
         let changes = [("team-a", "nginx"), ("theirs", "api")].map(|(namespace, name)| replace(namespace, name, 2));
-        world.hear(data(1, Frame::Delta { changes: changes.into(), oldest_age: Duration::ZERO }));
+        world.hear(data(1, Frame::Delta { changes: changes.into(), age: ChangeAge::default() }));
         world.pass(Duration::from_millis(10));
         assert_eq!(world.objects.len(), if luck & 1 == 0 { 4 } else { 6 }, "the honest backend has not published");
         let metadata = Meta { namespace: "team-a".into(), name: "node02-taken".into(), ..Meta::default() };
@@ -301,11 +301,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let frames = [
         Frame::Delta {
             changes: places.iter().map(|(namespace, name)| replace(namespace, name, 3)).collect(),
-            oldest_age: Duration::ZERO,
+            age: ChangeAge::default(),
         },
         Frame::Delta {
             changes: places.iter().map(|(ns, name)| Ok(PieceChange::Remove(SourceKey::new(*ns, *name)))).collect(),
-            oldest_age: Duration::MAX,
+            age: ChangeAge { waited: Duration::MAX, caused: None },
         },
         Frame::SnapshotBegin { scope: Scope::Namespaces(vec!["theirs".into(), "team-a".into()]) },
         Frame::SnapshotEnd { summary: Default::default() },

@@ -317,7 +317,7 @@ impl World {
             Output::Accepted { target, .. } => {
                 self.fail(format!("{target} was accepted in another form than was sent"))
             }
-            Output::Guard { .. } | Output::Loss { .. } | Output::Touched(_) => {}
+            Output::Guard { .. } | Output::Loss { .. } | Output::Touched(_) | Output::Settled { .. } => {}
         }
         if self.phase == Phase::Restart && state.counters().comparison_differences > 0 {
             self.fail("a comparison found a difference".into());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_session::{AgentMessage, Data, Frame};
+use gimbal_session::{AgentMessage, ChangeAge, Data, Frame};
 use gimbal_wire::Interner;
 use gimbal_wire::control::{
     encode_credit, encode_goodbye, encode_heartbeat, encode_hello, encode_scope_unknown, encode_snapshot_begin,
@@ -70,14 +70,14 @@ fn encode_data(data: Data<Kuryr>) -> pb::Data {
     let Data { seq, frame } = data;
     let frame = match frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(encode_snapshot_begin(&scope)),
-        Frame::SnapshotChunk { pieces, digest } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
+        Frame::SnapshotChunk { pieces, digest, .. } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
             entries: pieces.into_iter().flatten().map(encode::piece).collect(),
             digest: digest.map(|digest| Bytes::copy_from_slice(&digest.to_bytes())),
         }),
         Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(encode_snapshot_end(summary)),
-        Frame::Delta { changes, oldest_age } => PbFrame::Delta(pb::Delta {
+        Frame::Delta { changes, age } => PbFrame::Delta(pb::Delta {
             changes: changes.into_iter().flatten().map(encode::change).collect(),
-            oldest_age_ms: millis(oldest_age, u32::MAX),
+            oldest_age_ms: millis(age.waited, u32::MAX),
         }),
     };
     pb::Data { seq, frame: Some(frame) }
@@ -91,11 +91,12 @@ fn parse_data(data: pb::Data) -> Parsed<Data<Kuryr>> {
         PbFrame::SnapshotChunk(pb::SnapshotChunk { entries, digest }) => Frame::SnapshotChunk {
             pieces: entries.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
             digest: digest.map(|digest| parse::digest(&digest)).transpose()?,
+            age: None,
         },
         PbFrame::SnapshotEnd(end) => Frame::SnapshotEnd { summary: parse_snapshot_end(end)? },
         PbFrame::Delta(pb::Delta { changes, oldest_age_ms }) => Frame::Delta {
             changes: changes.into_iter().map(|change| entry::change(change, &mut intern)).collect(),
-            oldest_age: Duration::from_millis(oldest_age_ms.into()),
+            age: ChangeAge { waited: Duration::from_millis(oldest_age_ms.into()), caused: None },
         },
     };
     Ok(Data { seq, frame })

@@ -14,7 +14,7 @@ use crate::budgets::Budgets;
 use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::stored::StoredVersions;
-use crate::{Decommission, Facts, Loss, LossRecord, Output, Policy, Stage, Usage};
+use crate::{Decommission, Facts, Journey, Loss, LossRecord, Output, Policy, Stage, Usage};
 
 pub use trouble::describe_hold;
 
@@ -64,6 +64,8 @@ pub struct Backend {
     budgets: Budgets,
     /// The size of each Service that its agent sent.
     measured: BTreeMap<SourceKey, Measured>,
+    /// The changes that are not settled yet, one for each Service at most.
+    journeys: BTreeMap<SourceKey, Journey>,
     /// The generation of the newest stream; 0 if there was none.
     generation: u64,
     /// Whether that stream is open.
@@ -185,6 +187,7 @@ impl Backend {
             routes: Routes::default(),
             end: WriterEnd::new(limits.clone()),
             measured: BTreeMap::new(),
+            journeys: BTreeMap::new(),
             generation: 0,
             connected: false,
             state: BackendState::default(),
@@ -252,6 +255,7 @@ impl Backend {
         self.routes.clear();
         self.budgets.forget_usage();
         self.measured.clear();
+        self.journeys.clear();
     }
 
     /// The backend is being removed: what its agent said and what the guards counted is forgotten.
@@ -259,6 +263,7 @@ impl Backend {
         self.end = WriterEnd::new(limits.clone());
         self.guards_mut().forget();
         self.measured.clear();
+        self.journeys.clear();
     }
 
     /// Another process leads: everything is forgotten but the configuration, the stream's generation and the endpoints
@@ -268,6 +273,7 @@ impl Backend {
         self.routes.clear();
         self.budgets.forget();
         self.measured.clear();
+        self.journeys.clear();
         self.state = BackendState::default();
         self.decommission = None;
     }
@@ -284,6 +290,24 @@ impl Backend {
         self.budgets.set_loss(Loss::restore(state.loss, now, wall));
         self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now });
         self.state = state;
+    }
+
+    /// A change of a Service came.
+    pub(crate) fn begin_journey(&mut self, key: &SourceKey, journey: Journey) {
+        let known = self.journeys.entry(key.clone()).or_insert(journey);
+        *known = known.or_earlier(journey);
+    }
+
+    /// A write for a Service is handed out.
+    pub(crate) fn start_journey(&mut self, key: &SourceKey, now: Instant) {
+        if let Some(journey) = self.journeys.get_mut(key) {
+            journey.start(now);
+        }
+    }
+
+    /// The newest state of a Service is settled.
+    pub(crate) fn end_journey(&mut self, key: &SourceKey) -> Option<Journey> {
+        self.journeys.remove(key)
     }
 
     /// An agent opens a stream.

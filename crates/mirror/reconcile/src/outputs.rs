@@ -7,7 +7,7 @@ use gimbal_guard::GuardEvent;
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_session::WriterMessage;
 
-use crate::{BackendState, Claim, Stage};
+use crate::{BackendState, Claim, Journey, JourneyEnd, Stage};
 
 /// Something that the caller has to carry out.
 // Only a few outputs exist at a time, and each is consumed at once, so the size of the largest variant does not matter.
@@ -81,6 +81,15 @@ pub enum Output {
     },
     /// Report that the status of a source Service may have changed.
     Touched(Claim),
+    /// Count that a change is settled now.
+    Settled {
+        /// The backend.
+        backend: BackendName,
+        /// What came of it.
+        end: JourneyEnd,
+        /// How it came.
+        journey: Journey,
+    },
 }
 
 /// Totals for metrics, which only ever grow.

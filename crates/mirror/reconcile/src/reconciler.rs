@@ -243,6 +243,10 @@ impl Reconciler {
     /// Reports the outcome of a change to the backend's agent, and that the status of its Service may have changed.
     fn report(&mut self, claim: &Claim, outcome: Outcome) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
+            let journey = backend.end_journey(&claim.key);
+            if let Some((journey, end)) = journey.and_then(|journey| Some((journey, journey.end(&outcome)?))) {
+                self.outputs.push(Output::Settled { backend: claim.backend.clone(), end, journey });
+            }
             backend.end_mut().settle(&claim.key, outcome);
         }
         self.outputs.push(Output::Touched(claim.clone()));

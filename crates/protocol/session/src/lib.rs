@@ -12,6 +12,7 @@ mod message;
 mod namespaces;
 mod payload;
 mod service;
+mod since;
 mod size;
 mod split;
 mod unknown;
@@ -26,6 +27,7 @@ pub use message::{
 };
 pub use payload::{Content, Entry, KeptEntry, Key, Never, Payload, Reason};
 pub use service::{LastGroups, RejectReason, Services, service_len};
+pub use since::{ChangeAge, ChangeSince};
 pub use size::estimated_len;
 pub use unknown::UnknownScopes;
 pub use writer::{Outcome, ReportError, TooLarge, WriterEnd, WriterLimits, WriterOutput};

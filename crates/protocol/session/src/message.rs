@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gimbal_model::Digest;
 
-use crate::{Payload, Services};
+use crate::{ChangeAge, Payload, Services};
 
 /// A message from the agent to the writer.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,6 +217,9 @@ pub enum Frame<P: Payload = Services> {
         pieces: Vec<Result<Piece<P>, Unreadable<P>>>,
         /// Sum of the digests of the entries whose last piece is in this chunk; `None` from older agents.
         digest: Option<Digest>,
+        /// Age of the oldest of the entries that changed while no frame could carry the change; `None` if the agent knows
+        /// of none.
+        age: Option<ChangeAge>,
     },
     /// Ends a snapshot.
     SnapshotEnd {
@@ -227,9 +230,21 @@ pub enum Frame<P: Payload = Services> {
     Delta {
         /// Changes in order. `Err` is a change that could not be parsed.
         changes: Vec<Result<PieceChange<P>, Unreadable<P>>>,
-        /// Time since the source reported the oldest of the changes.
-        oldest_age: Duration,
+        /// Age of the oldest of the changes.
+        age: ChangeAge,
     },
+}
+
+impl<P: Payload> Frame<P> {
+    /// Returns the age of its oldest change, if it has changes whose age is known.
+    #[must_use]
+    pub fn age(&self) -> Option<ChangeAge> {
+        match self {
+            Self::SnapshotBegin { .. } | Self::SnapshotEnd { .. } => None,
+            Self::SnapshotChunk { age, .. } => *age,
+            Self::Delta { age, .. } => Some(*age),
+        }
+    }
 }
 
 /// An entry of a frame that could not be parsed. The other entries of the frame are not affected.

@@ -17,7 +17,7 @@ struct TestSource {
 
 impl TestSource {
     fn drain(&mut self, now: Instant) {
-        for (key, service) in self.state.drain(now) {
+        for (key, service) in self.state.drain(now, SystemTime::UNIX_EPOCH) {
             if service.is_some() {
                 self.offered.insert(key)
             } else {

@@ -6,7 +6,7 @@ use gimbal_guard::HeldDrop;
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_reconcile::{Policy, Settings};
 use gimbal_session::{
-    AgentMessage, Credit, Data, Frame, Freshness, Hello, PROTOCOL, Summary, Unreadable, WriterLimits,
+    AgentMessage, ChangeAge, Credit, Data, Frame, Freshness, Hello, PROTOCOL, Summary, Unreadable, WriterLimits,
 };
 use prometheus_client::encoding::text::encode;
 
@@ -109,7 +109,7 @@ fn nobody_waits_for_a_backend_that_is_not_configured() {
     // A backend that is no longer known, as after its decommission, has no series at all.
     writer.metrics.broke("gone");
     writer.metrics.dismissed("gone", GoodbyeReason::Shutdown);
-    writer.metrics.propagated("gone", Duration::from_secs(1));
+    writer.metrics.settled("gone", JourneyEnd::Written, &legs());
     writer.metrics.lost("gone", gimbal_reconcile::Stage::NotReady);
     assert_eq!(writer.samples("backend=\"gone\""), Vec::<String>::new());
 }
@@ -157,6 +157,45 @@ fn what_only_grows_is_a_counter_and_what_a_label_says_is_true() {
     assert_eq!(writer.samples("gimbal_writer_build_info{version=").len(), 1);
 }
 
+fn legs() -> JourneyLegs {
+    let millis = Duration::from_millis;
+    JourneyLegs { source: Some(millis(2000)), agent: millis(250), queue: millis(500), api_server: Some(millis(125)) }
+}
+
+#[test]
+fn each_leg_of_a_change_is_shown_and_what_is_refused_is_apart() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    writer.metrics.settled("node02", JourneyEnd::Written, &legs());
+    let sum = |leg: &str, outcome: &str, seconds: &str| {
+        let labels = format!("backend=\"node02\",leg=\"{leg}\",outcome=\"{outcome}\"");
+        format!("gimbal_propagation_seconds_sum{{{labels}}} {seconds}")
+    };
+    let shown = || {
+        let mut sums = writer.samples("gimbal_propagation_seconds_sum");
+        sums.sort();
+        sums
+    };
+    let mut expected = vec![
+        sum("agent", "written", "0.25"),
+        sum("apiserver", "written", "0.125"),
+        sum("queue", "written", "0.5"),
+        sum("source", "written", "2.0"),
+        sum("total", "written", "2.875"),
+    ];
+    assert_eq!(shown(), expected);
+    // Where the source does not say when it began, and nothing was written, there are no such legs.
+    let held = JourneyLegs { source: None, api_server: None, ..legs() };
+    writer.metrics.settled("node02", JourneyEnd::Held, &held);
+    expected.extend([sum("agent", "held", "0.25"), sum("queue", "held", "0.5"), sum("total", "held", "0.75")]);
+    expected.sort();
+    assert_eq!(shown(), expected);
+    let accepted = "gimbal_writer_propagation_seconds_sum{backend=\"node02\"} 0.875";
+    assert_eq!(writer.samples("gimbal_writer_propagation_seconds_sum"), [accepted]);
+    writer.metrics.settled("node02", JourneyEnd::Rejected, &held);
+    assert_eq!(shown().len(), expected.len() + 3);
+}
+
 #[test]
 fn names_labels_and_types_stay_as_they_are() {
     let mut writer = Writer::with(&["node02"]);
@@ -166,7 +205,7 @@ fn names_labels_and_types_stay_as_they_are() {
     writer.state.configure([(name("node02"), policy)].into(), writer.now);
     let metrics = &writer.metrics;
     metrics.written("create", "Service", "ok", Duration::from_millis(1));
-    metrics.propagated("node02", Duration::from_secs(1));
+    metrics.settled("node02", JourneyEnd::Written, &legs());
     metrics.watch_failed("services", "timeout");
     metrics.led_by("one");
     metrics.lease_called("renew", "ok");
@@ -190,7 +229,7 @@ fn names_labels_and_types_stay_as_they_are() {
     let sources = vec![Freshness { kind: "services".into(), age: Some(Duration::from_secs(1)) }];
     let key = Some(SourceKey::new("team1", "web"));
     let unreadable = Unreadable { key, reason: "no ports".into(), more: false };
-    let frame = Frame::Delta { changes: vec![Err(unreadable)], oldest_age: Duration::ZERO };
+    let frame = Frame::Delta { changes: vec![Err(unreadable)], age: ChangeAge::default() };
     for message in [AgentMessage::Heartbeat { sources, backlog: 0 }, AgentMessage::Data(Data { seq: 1, frame })] {
         writer.state.receive(&name("node02"), generation, message, writer.now);
     }

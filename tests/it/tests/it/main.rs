@@ -49,6 +49,7 @@ mod ownership;
 mod pace;
 mod page_of_tests;
 mod policy;
+mod propagation;
 mod published;
 mod quarantine;
 mod quiet;

@@ -10,7 +10,7 @@ use gimbal_model::{
     SourceKey, TargetKey,
 };
 use gimbal_plan::{Body, EndpointsApi, Observed, Removals, Wanted, plan};
-use gimbal_session::{AgentMessage, Data, Frame, Freshness, Piece, PieceChange};
+use gimbal_session::{AgentMessage, ChangeAge, Data, Frame, Freshness, Piece, PieceChange};
 use gimbal_wire::{encoded_len, pb};
 
 fn key() -> SourceKey {
@@ -72,10 +72,13 @@ fn what_travels() {
         parts: vec![EndpointChange::Set(ports(), not_ready)],
         more: false,
     };
-    let delta = data(Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::from_millis(20) });
+    let delta = data(Frame::Delta {
+        changes: vec![Ok(change)],
+        age: ChangeAge { waited: Duration::from_millis(20), caused: None },
+    });
     let endpoints = service().endpoints().map(|(ports, endpoint)| (ports.clone(), endpoint)).collect();
     let piece = Piece { key: key(), header: Some(service().header), parts: endpoints, more: false };
-    let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None });
+    let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None, age: None });
     let kind = |kind: &str| Freshness { kind: kind.into(), age: Some(Duration::from_millis(1500)) };
     let sources = vec![kind("services"), kind("endpointslices")];
     let heartbeat = on_the_wire(AgentMessage::Heartbeat { sources, backlog: 0 });

@@ -9,8 +9,9 @@ use gimbal_kuryr_packed::PackedValue;
 use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, MessageForm, PackedEntry, pb, shown_entry};
 use gimbal_model::Digest;
 use gimbal_session::{
-    AgentMessage, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello, KeptEntry as _,
-    Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage, estimated_len,
+    AgentMessage, ChangeAge, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello,
+    KeptEntry as _, Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage,
+    estimated_len,
 };
 use gimbal_wire::{WirePayload, encoded_len};
 use proptest::collection::vec;
@@ -84,14 +85,18 @@ fn change() -> BoxedStrategy<PieceChange<Kuryr>> {
     prop_oneof![piece().prop_map(PieceChange::Replace), update, key().prop_map(PieceChange::Remove)].boxed()
 }
 
+fn age(waited: u32) -> ChangeAge {
+    ChangeAge { waited: Duration::from_millis(waited.into()), caused: None }
+}
+
 fn frame() -> BoxedStrategy<Frame<Kuryr>> {
     prop_oneof![
         1 => scope().prop_map(|scope| Frame::SnapshotBegin { scope }),
         1 => (vec(piece().prop_map(Ok), 0..3), option::of(digest()))
-            .prop_map(|(pieces, digest)| Frame::SnapshotChunk { pieces, digest }),
+            .prop_map(|(pieces, digest)| Frame::SnapshotChunk { pieces, digest, age: None }),
         1 => summary().prop_map(|summary| Frame::SnapshotEnd { summary }),
         1 => (vec(change().prop_map(Ok), 0..3), any::<u32>())
-            .prop_map(|(changes, age)| Frame::Delta { changes, oldest_age: Duration::from_millis(age.into()) }),
+            .prop_map(|(changes, waited)| Frame::Delta { changes, age: age(waited) }),
     ]
     .boxed()
 }

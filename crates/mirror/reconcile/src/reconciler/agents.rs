@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_session::{
-    AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
+    AgentMessage, ChangeAge, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage,
+    WriterOutput,
 };
 
-use crate::{Claim, Output, Reconciler, Urgency};
+use crate::{Claim, Journey, Output, Reconciler, Urgency};
 
 /// The goodbye to agents of a leader that stands aside.
 const ASIDE: &str = "this writer cannot renew its lease: another may lead";
@@ -128,8 +129,25 @@ impl Reconciler {
             AgentMessage::Data(Data { frame: Frame::Delta { .. }, .. }) => Urgency::Fresh,
             _ => Urgency::Bulk,
         };
+        let age = match &message {
+            AgentMessage::Data(data) => data.frame.age(),
+            _ => None,
+        };
         let outputs = backend.end_mut().receive(message, now);
+        if let Some(age) = age {
+            self.begin_journeys(name, &outputs, age, now);
+        }
         self.carry_out(name, outputs, urgency, now);
+    }
+
+    /// Measures the changes of a frame from its age on.
+    fn begin_journeys(&mut self, name: &BackendName, outputs: &[WriterOutput], age: ChangeAge, now: Instant) {
+        let Some(backend) = self.desired.get_mut(name) else { return };
+        for output in outputs {
+            if let WriterOutput::Changed(key) | WriterOutput::Removed(key) = output {
+                backend.begin_journey(key, Journey::begin(age, now));
+            }
+        }
     }
 
     /// A stream was closed. Nothing else changes: the last known state stays.

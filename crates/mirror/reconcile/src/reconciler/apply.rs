@@ -52,10 +52,21 @@ impl Reconciler {
             if let Some(backend) = self.targets.get(&key).and_then(|target| self.backend_of(target)) {
                 self.queue.spend(&backend, now);
             }
+            self.start_journeys(&key, now);
             self.queue.start(key);
             return Some(job);
         }
         None
+    }
+
+    /// The changes that lead to a target are being written.
+    fn start_journeys(&mut self, key: &TargetKey, now: Instant) {
+        let Some(target) = self.targets.get(key) else { return };
+        for claim in target.claims().iter().chain(target.leaving()) {
+            if let Some(backend) = self.desired.get_mut(&claim.backend) {
+                backend.start_journey(&claim.key, now);
+            }
+        }
     }
 
     fn decide_and_apply(&mut self, key: &TargetKey, now: Instant) -> Option<Job> {

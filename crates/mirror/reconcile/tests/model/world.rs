@@ -368,6 +368,7 @@ impl World {
                 Output::Keep { .. }
                 | Output::Loss { .. }
                 | Output::Touched(_)
+                | Output::Settled { .. }
                 | Output::Guard { .. }
                 | Output::Accepted { .. } => {}
             }

@@ -18,8 +18,8 @@ use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, KeptEntry, Key, Payload, Reason, Reject, Scope,
-    Services, UnknownScopes, key,
+    ChangeSince, Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, KeptEntry, Key, Payload, Reason,
+    Reject, Scope, Services, UnknownScopes, key,
 };
 use stream::Stream;
 use too_large::TooLargeEntry;
@@ -74,6 +74,8 @@ pub struct AgentEnd<P: Payload = Services> {
     unknown: UnknownScopes,
     rest_unknown: bool,
     freshness: Vec<Freshness>,
+    /// Entries that changed while no stream carried changes, and since when, until a snapshot carries them.
+    unsent: BTreeMap<P::Key, ChangeSince>,
     /// What the writer rejects, and what fits in no frame.
     rejects: BTreeMap<P::Key, Reject<P>>,
     /// Entries that fit in no frame. Neither end holds them, so the digests agree without them.
@@ -103,6 +105,7 @@ impl<P: Payload> AgentEnd<P> {
             unknown: UnknownScopes::default(),
             rest_unknown: false,
             freshness: Vec::new(),
+            unsent: BTreeMap::new(),
             rejects: BTreeMap::new(),
             too_large: BTreeMap::new(),
             supersessions: receive::Supersessions::default(),
@@ -124,6 +127,11 @@ impl<P: Payload> AgentEnd<P> {
     /// gone, or stays as it was ([`Payload::KEEPS_TOO_LARGE`]), and is listed in [`Self::rejects`]. If this end does not
     /// know how it was, its namespace is unknown until it fits or is gone.
     pub fn set(&mut self, key: P::Key, entry: Option<P::Kept>, now: Instant) {
+        self.set_since(key, entry, ChangeSince::now(now));
+    }
+
+    /// As [`Self::set`], of a change that may have begun before the source reported it.
+    pub fn set_since(&mut self, key: P::Key, entry: Option<P::Kept>, since: ChangeSince) {
         let withheld = self.withholds(key.namespace());
         self.forget_too_large(&key);
         let offered = entry.is_some();
@@ -145,7 +153,14 @@ impl<P: Payload> AgentEnd<P> {
         if let Some(stream) = &mut self.stream {
             let said = self.too_large.get(&key).map_or_else(|| self.rejects.get(&key), |large| large.hides.as_ref());
             let refused = said.is_some_and(|reject| reject.reason == P::Reason::INVALID);
-            stream.changed(&key, last_sent, refused, now);
+            stream.changed(&key, last_sent, refused, since);
+        }
+        if entry.is_none() {
+            self.unsent.remove(&key);
+        } else if self.complete && !self.stream.as_ref().is_some_and(Stream::carries) {
+            // Before the source is read, nothing is a change.
+            let unsent = self.unsent.entry(key.clone()).or_insert(since);
+            *unsent = unsent.older(since);
         }
         match (entry, digest) {
             (Some(entry), Some(digest)) => {
@@ -209,7 +224,12 @@ impl<P: Payload> AgentEnd<P> {
 
     /// Called when the stream is gone.
     pub fn disconnected(&mut self) {
-        self.stream = None;
+        let Some(stream) = self.stream.take() else { return };
+        let held = |(key, since): (&P::Key, ChangeSince)| self.entries.contains_key(key).then(|| (key.clone(), since));
+        for (key, since) in stream.pending_ages().filter_map(held) {
+            let unsent = self.unsent.entry(key).or_insert(since);
+            *unsent = unsent.older(since);
+        }
     }
 
     /// Ends the stream: [`Self::next`] returns Goodbye and then nothing.

@@ -1,15 +1,14 @@
 //! Keys that wait to be sent, oldest first. A key waits once, however often it changes.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use super::snapshot::{LastSent, Snapshot};
-use crate::{Key, Payload};
+use crate::{ChangeSince, Key, Payload};
 
 #[derive(Debug, Clone)]
 struct Waiting<P: Payload> {
     ticket: u64,
-    since: Instant,
+    since: ChangeSince,
     last_sent: LastSent<P>,
 }
 
@@ -35,27 +34,36 @@ impl<P: Payload> Outbox<P> {
         self.waiting.contains_key(key)
     }
 
-    /// Queues a key. One that waits already keeps its place and its last sent state.
-    pub(super) fn mark(&mut self, key: &P::Key, last_sent: impl FnOnce() -> LastSent<P>, now: Instant) {
-        if !self.waiting.contains_key(key) {
-            self.tickets += 1;
-            self.order.insert(self.tickets, key.clone());
-            self.waiting.insert(key.clone(), Waiting { ticket: self.tickets, since: now, last_sent: last_sent() });
+    /// Queues a key. One that waits already keeps its place and its last sent state, and is as old as the oldest of its
+    /// changes.
+    pub(super) fn mark(&mut self, key: &P::Key, last_sent: impl FnOnce() -> LastSent<P>, since: ChangeSince) {
+        match self.waiting.get_mut(key) {
+            Some(waiting) => waiting.since = waiting.since.older(since),
+            None => {
+                self.tickets += 1;
+                self.order.insert(self.tickets, key.clone());
+                self.waiting.insert(key.clone(), Waiting { ticket: self.tickets, since, last_sent: last_sent() });
+            }
         }
     }
 
     /// Queues a key that is sent whole, although the writer may hold the same.
-    pub(super) fn mark_whole(&mut self, key: &P::Key, now: Instant) {
-        self.mark(key, || LastSent::Whole, now);
+    pub(super) fn mark_whole(&mut self, key: &P::Key, since: ChangeSince) {
+        self.mark(key, || LastSent::Whole, since);
         if let Some(waiting) = self.waiting.get_mut(key) {
             waiting.last_sent = LastSent::Whole;
         }
     }
 
     /// Returns the key that has waited longest.
-    pub(super) fn oldest(&self) -> Option<(&P::Key, &LastSent<P>, Instant)> {
+    pub(super) fn oldest(&self) -> Option<(&P::Key, &LastSent<P>, ChangeSince)> {
         let key = self.order.first_key_value()?.1;
         self.waiting.get(key).map(|waiting| (key, &waiting.last_sent, waiting.since))
+    }
+
+    /// Returns all waiting keys, each with the age of its oldest change.
+    pub(super) fn ages(&self) -> impl Iterator<Item = (&P::Key, ChangeSince)> {
+        self.waiting.iter().map(|(key, waiting)| (key, waiting.since))
     }
 
     /// Returns all waiting keys.
@@ -80,11 +88,13 @@ impl<P: Payload> Outbox<P> {
     }
 
     /// Removes the keys that a snapshot carries, in order.
-    pub(super) fn take(&mut self, carried: impl Fn(&P::Key) -> bool) -> Vec<P::Key> {
-        let taken: Vec<_> = self.order.values().filter(|key| carried(key)).cloned().collect();
-        for key in &taken {
-            if let Some(waiting) = self.waiting.remove(key) {
+    pub(super) fn take(&mut self, carried: impl Fn(&P::Key) -> bool) -> Vec<(P::Key, ChangeSince)> {
+        let keys: Vec<_> = self.order.values().filter(|key| carried(key)).cloned().collect();
+        let mut taken = Vec::with_capacity(keys.len());
+        for key in keys {
+            if let Some(waiting) = self.waiting.remove(&key) {
                 self.order.remove(&waiting.ticket);
+                taken.push((key, waiting.since));
             }
         }
         taken

@@ -7,7 +7,9 @@ use gimbal_model::DigestTree;
 
 use super::AgentEnd;
 use super::stream::Stream;
-use crate::{Goodbye, GoodbyeReason, Need, PROTOCOL, Payload, Reject, Scope, Summary, Welcome, WriterMessage};
+use crate::{
+    Goodbye, GoodbyeReason, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Summary, Welcome, WriterMessage,
+};
 
 /// What happens to the stream after a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,7 +60,7 @@ impl<P: Payload> AgentEnd<P> {
                     stream.seq
                 ));
             }
-            WriterMessage::Ack(seq) => stream.window.acknowledged(seq, drop),
+            WriterMessage::Ack(seq) => stream.acknowledged(seq),
             WriterMessage::Credit(credit) => stream.window.set_credit(credit),
             WriterMessage::Resync { need: Need::Nothing, .. } => {}
             WriterMessage::Resync { need, .. } => {
@@ -102,6 +104,8 @@ impl<P: Payload> AgentEnd<P> {
         stream.generation = Some(welcome.generation);
         stream.window.set_credit(welcome.credit);
         owe(stream, welcome.need, &tree);
+        // What the writer does not need it has: a change that it had not was undone.
+        self.unsent.retain(|key, _| stream.owed.contains(key.namespace()));
         self.forget_said();
         AgentVerdict::Continue
     }

@@ -1,6 +1,7 @@
 //! Produces the agent's messages. Each is made when the transport asks for it, so that the newest state is sent and no
 //! event is queued.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,12 +9,13 @@ use gimbal_model::Digest;
 
 use super::AgentEnd;
 use super::snapshot::{LastSent, Snapshot, Start};
-use super::stream::{Begun, Offer, Stream};
+use super::stream::{Begun, Offer, SentChanges, Stream};
 use crate::size::{FRAME, change_len, piece_len, scope_len};
 use crate::split::parts;
 use crate::window::{FrameRoom, WindowShare};
 use crate::{
-    AgentMessage, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload, Scope, Summary, key,
+    AgentMessage, ChangeSince, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload, Scope,
+    Summary, key,
 };
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
@@ -46,7 +48,7 @@ impl<P: Payload> AgentEnd<P> {
         }
         self.flowing()?;
         self.spell_out(now);
-        self.change(now).or_else(|| self.begin()).or_else(|| self.delta(now)).or_else(|| self.bulk())
+        self.change(now).or_else(|| self.begin()).or_else(|| self.delta(now)).or_else(|| self.bulk(now))
     }
 
     fn hello(&mut self, offers: bool) -> Hello {
@@ -109,7 +111,10 @@ impl<P: Payload> AgentEnd<P> {
         for namespace in due {
             let keys: Vec<P::Key> = key::within(&self.entries, &namespace, None).cloned().collect();
             if let Some(stream) = &mut self.stream {
-                keys.iter().for_each(|key| stream.queue_unknown(key, now));
+                for key in &keys {
+                    let since = self.unsent.remove(key).unwrap_or_else(|| ChangeSince::now(now));
+                    stream.queue_unknown(key, since);
+                }
                 stream.spelled_out.insert(namespace);
             }
         }
@@ -128,6 +133,10 @@ impl<P: Payload> AgentEnd<P> {
         stream.owed.remove(&scope);
         stream.inbox.retain(|key| !scope.contains(key.namespace()) || self.entries.contains_key(key));
         let waited = stream.outbox.take(|key| scope.contains(key.namespace()) && self.entries.contains_key(key));
+        // What changed while no stream carried changes is as old as that; where both are known, that was earlier.
+        let mut since: BTreeMap<P::Key, ChangeSince> = waited.iter().cloned().collect();
+        let first = waited.into_iter().map(|(key, _)| key).collect();
+        since.extend(self.unsent.extract_if(.., |key, _| scope.contains(key.namespace())));
         let gone = stream.outbox.keys().filter(|key| scope.contains(key.namespace())).cloned().collect();
         let (summary, view): (_, Vec<_>) = match &scope {
             Scope::All => {
@@ -149,7 +158,7 @@ impl<P: Payload> AgentEnd<P> {
             }
         };
         let view = view.into_iter().map(|(key, held)| (key.clone(), held.entry.clone(), held.digest));
-        stream.snapshot = Some(Snapshot::new(scope.clone(), summary, view, waited, gone));
+        stream.snapshot = Some(Snapshot::new(scope.clone(), summary, view, first, since, gone));
         Some(frame(stream, room, Frame::SnapshotBegin { scope }))
     }
 
@@ -188,17 +197,18 @@ impl<P: Payload> AgentEnd<P> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(WindowShare::Whole, FRAME);
         let mut changes = Vec::new();
-        let mut oldest: Option<Instant> = None;
+        let mut sent: Vec<(P::Key, ChangeSince)> = Vec::new();
+        let mut oldest: Option<ChangeSince> = None;
         loop {
             if let Some(begun) = &mut stream.begun {
                 if let Some(part) = begun.parts.pop_front_if(|part| room.take(change_len(part), &begun.key)) {
-                    oldest = Some(oldest.map_or(begun.since, |oldest| oldest.min(begun.since)));
+                    oldest = Some(oldest.map_or(begun.since, |oldest| oldest.older(begun.since)));
                     changes.push(Ok(part));
                 }
                 if !begun.parts.is_empty() {
                     break;
                 }
-                stream.begun = None;
+                sent.extend(stream.begun.take().map(|begun| (begun.key, begun.since)));
             }
             let Some((key, base, since)) = stream.outbox.oldest() else { break };
             let key = key.clone();
@@ -219,28 +229,36 @@ impl<P: Payload> AgentEnd<P> {
             }
             stream.begun = Some(Begun { key, parts, since });
         }
-        let oldest_age = now.saturating_duration_since(oldest?);
-        Some(frame(stream, room, Frame::Delta { changes, oldest_age }))
+        let age = oldest?.age(now);
+        let message = frame(stream, room, Frame::Delta { changes, age });
+        stream.unacknowledged.push_back(SentChanges { seq: stream.seq, changes: sent });
+        Some(message)
     }
 
     /// Returns the next pieces of a running snapshot, or its end.
-    fn bulk(&mut self) -> Option<AgentMessage<P>> {
+    fn bulk(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(WindowShare::Bulk, FRAME);
         let target = stream.window.target();
         let snapshot = stream.snapshot.as_mut()?;
-        let (mut pieces, mut digest) = (Vec::new(), Digest::default());
+        let (mut pieces, mut digest, mut sent) = (Vec::new(), Digest::default(), Vec::new());
         while let Some(piece) = snapshot.peek(target) {
             if !room.take(piece_len(piece), &piece.key) {
                 break;
             }
             if let Some((piece, whole)) = snapshot.pop() {
                 digest = digest + whole.unwrap_or_default();
+                sent.extend(snapshot.take_since(&piece.key).map(|since| (piece.key.clone(), since)));
                 pieces.push(Ok(piece));
             }
         }
         if !pieces.is_empty() {
-            return Some(frame(stream, room, Frame::SnapshotChunk { pieces, digest: Some(digest) }));
+            let age = sent.iter().map(|(_, since)| *since).reduce(ChangeSince::older).map(|oldest| oldest.age(now));
+            let message = frame(stream, room, Frame::SnapshotChunk { pieces, digest: Some(digest), age });
+            if !sent.is_empty() {
+                stream.unacknowledged.push_back(SentChanges { seq: stream.seq, changes: sent });
+            }
+            return Some(message);
         }
         if snapshot.unsent() > 0 || !room.take_frame(0) {
             return None;

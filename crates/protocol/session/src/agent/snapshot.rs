@@ -6,7 +6,7 @@ use gimbal_model::Digest;
 
 use crate::namespaces::NamespaceSet;
 use crate::split::pieces;
-use crate::{KeptEntry, Key, Payload, Piece, Scope, Summary};
+use crate::{ChangeSince, KeptEntry, Key, Payload, Piece, Scope, Summary};
 
 /// The state of a key that the writer holds, which the next change starts from.
 #[derive(Debug, Clone)]
@@ -43,6 +43,8 @@ pub(super) struct Snapshot<P: Payload> {
     view: BTreeMap<P::Key, Frozen<P>>,
     order: VecDeque<P::Key>,
     pieces: VecDeque<Piece<P>>,
+    /// The entries of the view that changed since the writer was sent them, as far as that is known, and since when.
+    since: BTreeMap<P::Key, ChangeSince>,
     /// Keys that are not in the view and whose removal was already waiting. The writer may hold them, so their removal
     /// is sent by name, before the end of the snapshot would imply it.
     gone: BTreeSet<P::Key>,
@@ -51,13 +53,14 @@ pub(super) struct Snapshot<P: Payload> {
 }
 
 impl<P: Payload> Snapshot<P> {
-    /// Creates a snapshot. `first` are keys that have waited, which are sent before the others; `gone` are those that
-    /// have waited and are not in the view.
+    /// Creates a snapshot. `first` are keys that have waited, which are sent before the others; `since` says since when
+    /// entries of the view have waited; `gone` are keys that have waited and are not in the view.
     pub(super) fn new(
         scope: Scope,
         summary: Summary,
         view: impl Iterator<Item = (P::Key, P::Kept, Digest)>,
         first: Vec<P::Key>,
+        since: BTreeMap<P::Key, ChangeSince>,
         gone: BTreeSet<P::Key>,
     ) -> Self {
         let entry = |(key, entry, digest)| (key, Frozen { entry, digest, sent: false });
@@ -66,7 +69,7 @@ impl<P: Payload> Snapshot<P> {
         let rest = view.keys().filter(|key| !early.contains(key)).cloned();
         let order = first.into_iter().filter(|key| view.contains_key(key)).chain(rest).collect();
         let covered = NamespaceSet::of(&scope);
-        Self { scope, covered, summary, view, order, pieces: VecDeque::new(), gone, mentioned: BTreeSet::new() }
+        Self { scope, covered, summary, view, order, pieces: VecDeque::new(), since, gone, mentioned: BTreeSet::new() }
     }
 
     pub(super) fn covers(&self, namespace: &str) -> bool {
@@ -113,6 +116,16 @@ impl<P: Payload> Snapshot<P> {
             self.pieces = pieces::<P>(key, &entry.entry.entry(), target);
         }
         self.pieces.front()
+    }
+
+    /// Returns the entries that changed and were not sent, and since when.
+    pub(super) fn unsent_ages(&self) -> impl Iterator<Item = (&P::Key, ChangeSince)> {
+        self.since.iter().map(|(key, since)| (key, *since))
+    }
+
+    /// Takes since when an entry has waited.
+    pub(super) fn take_since(&mut self, key: &P::Key) -> Option<ChangeSince> {
+        self.since.remove(key)
     }
 
     /// Takes the next piece, with the digest of its entry if it is the last piece of that.

@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 use super::snapshot::{LastSent, Snapshot};
 use crate::namespaces::NamespaceSet;
 use crate::window::Window;
-use crate::{Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
+use crate::{ChangeSince, Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
 
 /// Interval of heartbeats, unless the payload has [another one](Payload::HEARTBEAT).
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -33,7 +33,14 @@ pub(super) struct Offer {
 pub(super) struct Begun<P: Payload> {
     pub(super) key: P::Key,
     pub(super) parts: VecDeque<PieceChange<P>>,
-    pub(super) since: Instant,
+    pub(super) since: ChangeSince,
+}
+
+/// The changes of a frame.
+#[derive(Debug, Clone)]
+pub(super) struct SentChanges<P: Payload> {
+    pub(super) seq: u64,
+    pub(super) changes: Vec<(P::Key, ChangeSince)>,
 }
 
 #[derive(Debug, Clone)]
@@ -50,6 +57,8 @@ pub(super) struct Stream<P: Payload> {
     pub(super) seq: u64,
     pub(super) window: Window<P::Key>,
     pub(super) outbox: Outbox<P>,
+    /// The changes of each frame that is not acknowledged: a writer that ends may not have written them.
+    pub(super) unacknowledged: VecDeque<SentChanges<P>>,
     pub(super) begun: Option<Begun<P>>,
     /// Namespaces of which the writer needs a snapshot that has not begun.
     pub(super) owed: NamespaceSet,
@@ -77,6 +86,7 @@ impl<P: Payload> Stream<P> {
             seq: 0,
             window: Window::new(),
             outbox: Outbox::default(),
+            unacknowledged: VecDeque::new(),
             begun: None,
             owed: NamespaceSet::default(),
             named: BTreeSet::new(),
@@ -102,33 +112,51 @@ impl<P: Payload> Stream<P> {
         self.generation.is_some() && self.offered(incarnation)
     }
 
+    /// Returns whether Hello was sent and offered data, so that changes are queued.
+    pub(super) fn carries(&self) -> bool {
+        self.offer.as_ref().is_some_and(|offer| offer.data)
+    }
+
+    /// Returns the entries whose changes are not acknowledged, each with the age of its oldest change.
+    pub(super) fn pending_ages(&self) -> impl Iterator<Item = (&P::Key, ChangeSince)> {
+        let begun = self.begun.iter().map(|begun| (&begun.key, begun.since));
+        let sent = self.unacknowledged.iter().flat_map(|sent| &sent.changes).map(|(key, since)| (key, *since));
+        self.outbox.ages().chain(begun).chain(sent).chain(self.snapshot.iter().flat_map(Snapshot::unsent_ages))
+    }
+
+    /// The writer has acknowledged all frames up to this number.
+    pub(super) fn acknowledged(&mut self, seq: u64) {
+        self.window.acknowledged(seq, drop);
+        while self.unacknowledged.pop_front_if(|sent| sent.seq <= seq).is_some() {}
+    }
+
     /// Called when a key changes from the state `sent`. `refused` says that the writer may not have been able to parse
     /// that state.
-    pub(super) fn changed(&mut self, key: &P::Key, sent: Option<P::Kept>, refused: bool, now: Instant) {
+    pub(super) fn changed(&mut self, key: &P::Key, sent: Option<P::Kept>, refused: bool, since: ChangeSince) {
         // Before Hello, or after one without data, nothing was sent.
-        if self.offer.as_ref().is_some_and(|offer| offer.data) {
+        if self.carries() {
             let unsure = refused
                 || self.owed.contains(key.namespace())
                 || self.snapshot.as_ref().is_some_and(|s| s.covers(key.namespace()) && !s.is_mentioned(key));
-            self.outbox.mark(key, || if unsure { LastSent::Unknown } else { LastSent::Sent(sent) }, now);
+            self.outbox.mark(key, || if unsure { LastSent::Unknown } else { LastSent::Sent(sent) }, since);
         }
     }
 
     /// Queues a key of which it is not known what the writer holds.
-    pub(super) fn queue_unknown(&mut self, key: &P::Key, now: Instant) {
-        self.outbox.mark(key, || LastSent::Unknown, now);
+    pub(super) fn queue_unknown(&mut self, key: &P::Key, since: ChangeSince) {
+        self.outbox.mark(key, || LastSent::Unknown, since);
     }
 
     /// Called when a key has to be sent whole, whatever was sent of it.
     pub(super) fn send_whole(&mut self, key: &P::Key, now: Instant) {
-        if self.offer.as_ref().is_some_and(|offer| offer.data) {
-            self.outbox.mark_whole(key, now);
+        if self.carries() {
+            self.outbox.mark_whole(key, ChangeSince::now(now));
         }
     }
 
     /// Queues a snapshot of `scope`. Until then it is not known what the writer holds of it.
     pub(super) fn owe(&mut self, scope: &Scope) {
-        if !self.offer.as_ref().is_some_and(|offer| offer.data) {
+        if !self.carries() {
             return;
         }
         self.owed.add(scope);

@@ -98,7 +98,7 @@ impl<P: Payload> WriterEnd<P> {
         }
         match data.frame {
             Frame::SnapshotBegin { scope } => self.begin(scope, now),
-            Frame::SnapshotChunk { pieces, digest } => {
+            Frame::SnapshotChunk { pieces, digest, .. } => {
                 pieces.into_iter().for_each(|piece| self.piece(piece, data.seq, out));
                 if let Some(snapshot) = self.stream.as_mut().and_then(|stream| stream.snapshot.as_mut()) {
                     snapshot.chunk_ends(digest);

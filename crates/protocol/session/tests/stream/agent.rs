@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use gimbal_session::{
-    AgentMessage, AgentVerdict, Credit, Frame, Goodbye, GoodbyeReason, HEARTBEAT, Need, PieceChange, RejectReason,
-    Scope, StreamState, WriterMessage,
+    AgentMessage, AgentVerdict, ChangeAge, Credit, Frame, Goodbye, GoodbyeReason, HEARTBEAT, Need, PieceChange,
+    RejectReason, Scope, StreamState, WriterMessage,
 };
 
 use crate::common::{
@@ -129,12 +129,12 @@ fn the_newest_state_travels_and_an_undone_change_does_not() {
     agent.set(key("c"), None, now);
     agent.set(key("b"), Some(service("1", [1])), now);
     let sent = frames(&mut agent, now + Duration::from_secs(3));
-    let [Frame::Delta { changes, oldest_age }] = &sent[..] else { panic!("{sent:?}") };
+    let [Frame::Delta { changes, age }] = &sent[..] else { panic!("{sent:?}") };
     let [Ok(PieceChange::Update { header, parts: endpoints, more: false, .. })] = &changes[..] else {
         panic!("{sent:?}")
     };
     assert_eq!((header.is_some(), endpoints.len()), (true, 1), "1 is gone; 3 came and went");
-    assert_eq!(*oldest_age, Duration::from_secs(3));
+    assert_eq!(*age, ChangeAge { waited: Duration::from_secs(3), caused: None });
     agent.set(key("a"), Some(service("2", [2])), now);
     assert!(frames(&mut agent, now).is_empty(), "equal to what is held");
 }

@@ -1,15 +1,17 @@
 //! The agent: snapshots, and changes while they run.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gimbal_model::Service;
 use gimbal_session::{
-    AgentEnd, AgentMessage, Credit, Frame, Need, Reject, RejectReason, Scope, Summary, WriterMessage,
+    AgentEnd, AgentMessage, ChangeAge, ChangeSince, Credit, Frame, Need, Reject, RejectReason, Scope, Summary,
+    WriterMessage,
 };
 
 use crate::common::{
-    agent, connect, data, digest, flowing, key, said, service, short, some, start, summary, tell, welcome, welcome_with,
+    agent, connect, data, digest, flowing, frames, key, said, service, short, some, start, summary, tell, welcome,
+    welcome_with,
 };
 
 fn resync(need: Need) -> WriterMessage {
@@ -368,4 +370,65 @@ fn no_view_is_frozen_in_the_middle_of_a_change() {
     assert_eq!(said(&mut agent, now), ["delta =c+", "end 1"], "z is owed, but its change has begun");
     ack(&mut agent, 4, now);
     assert_eq!(said(&mut agent, now), ["delta =c", "begin z"]);
+}
+
+#[test]
+fn what_began_earlier_is_older_though_it_was_reported_later() {
+    let (start, second) = (start(), Duration::from_secs(1));
+    let first = ChangeSince::now(start);
+    let caused = ChangeSince { reported: start + second, caused: Some(3 * second) };
+    assert_eq!((first.older(caused), caused.older(first)), (caused, caused));
+    assert_eq!(first.older(ChangeSince::now(start + second)), first);
+    assert_eq!(caused.age(start + 2 * second), ChangeAge { waited: second, caused: Some(3 * second) });
+}
+
+/// Returns the age of each frame that has one.
+fn ages(agent: &mut AgentEnd, now: Instant) -> Vec<ChangeAge> {
+    frames(agent, now).iter().filter_map(Frame::age).collect()
+}
+
+#[test]
+fn a_snapshot_says_how_old_the_changes_are_that_no_stream_could_carry() {
+    let (now, second) = (start(), Duration::from_secs(1));
+    let mut agent = agent(&three());
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(ages(&mut agent, now + second), [], "what was read first is no change");
+    // One waits when the stream ends, and one comes while there is none. Two are gone again before there is one.
+    tell(&mut agent, WriterMessage::Credit(Credit { changes: 0, bytes: 0 }), now);
+    agent.set(key("a"), Some(service("2", [1])), now + 3 * second);
+    agent.disconnected();
+    let since = ChangeSince { reported: now + 4 * second, caused: Some(2 * second) };
+    agent.set_since(key("b"), Some(service("2", [1])), since);
+    agent.set(key("d"), Some(service("1", [1])), now);
+    agent.set(key("d"), None, now);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    let expected = |waited| [ChangeAge { waited: waited * second, caused: Some(2 * second) }];
+    assert_eq!(ages(&mut agent, now + 10 * second), expected(6), "the one that began first");
+    // The writer may have ended before it wrote what it was sent.
+    agent.disconnected();
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(ages(&mut agent, now + 20 * second), expected(16));
+    tell(&mut agent, WriterMessage::Ack(3), now);
+    agent.disconnected();
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    assert_eq!(ages(&mut agent, now + 30 * second), [], "it has");
+}
+
+#[test]
+fn what_the_writer_has_by_now_was_no_change() {
+    let (now, second) = (start(), Duration::from_secs(1));
+    let mut agent = flowing(&three(), now);
+    agent.disconnected();
+    agent.set(key("a"), Some(service("2", [1])), now);
+    agent.set(key("a"), Some(service("1", [1])), now);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::Nothing), now);
+    agent.set(key("b"), Some(service("2", [1])), now + 5 * second);
+    assert_eq!(ages(&mut agent, now + 6 * second), [ChangeAge { waited: second, caused: None }]);
+    tell(&mut agent, resync(Need::All), now);
+    assert_eq!(ages(&mut agent, now + 9 * second), []);
 }

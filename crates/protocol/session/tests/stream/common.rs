@@ -7,8 +7,8 @@ use gimbal_model::{
     Conditions, Digest, DigestTree, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, SourceKey,
 };
 use gimbal_session::{
-    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Data, Frame, Hello, Need, Piece, PieceChange, Reject,
-    RejectReason, Scope, Summary, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, ChangeAge, Credit, Data, Frame, Hello, Need, Piece, PieceChange,
+    Reject, RejectReason, Scope, Summary, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
 };
 
 pub const WIDE: Credit = Credit { changes: 10_000, bytes: 64 << 20 };
@@ -177,7 +177,7 @@ pub fn begin(seq: u64, scope: Scope) -> AgentMessage {
 
 pub fn chunk(seq: u64, services: &[(&str, Arc<Service>)]) -> AgentMessage {
     let pieces = services.iter().map(|(name, service)| Ok(piece(name, service))).collect();
-    data(seq, Frame::SnapshotChunk { pieces, digest: None })
+    data(seq, Frame::SnapshotChunk { pieces, digest: None, age: None })
 }
 
 pub fn end(seq: u64, services: &[(&str, Arc<Service>)]) -> AgentMessage {
@@ -186,7 +186,7 @@ pub fn end(seq: u64, services: &[(&str, Arc<Service>)]) -> AgentMessage {
 
 pub fn delta(seq: u64, changes: impl IntoIterator<Item = PieceChange>) -> AgentMessage {
     let changes = changes.into_iter().map(Ok).collect();
-    data(seq, Frame::Delta { changes, oldest_age: Duration::ZERO })
+    data(seq, Frame::Delta { changes, age: ChangeAge::default() })
 }
 
 pub fn replace(name: &str, service: &Service) -> PieceChange {

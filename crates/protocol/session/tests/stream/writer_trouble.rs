@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use gimbal_model::{Digest, EndpointChange};
 use gimbal_session::{
-    AgentMessage, Frame, Need, Outcome, PieceChange, Scope, Summary, Unreadable, WriterEnd, WriterMessage, WriterOutput,
+    AgentMessage, ChangeAge, Frame, Need, Outcome, PieceChange, Scope, Summary, Unreadable, WriterEnd, WriterMessage,
+    WriterOutput,
 };
 
 use crate::common::{
@@ -190,7 +191,7 @@ fn unreadable(name: Option<&str>) -> Unreadable {
 
 fn bad_delta(seq: u64, name: Option<&str>) -> AgentMessage {
     let changes = vec![Err(unreadable(name)), Ok(replace("other", &service("1", [])))];
-    data(seq, Frame::Delta { changes, oldest_age: Duration::ZERO })
+    data(seq, Frame::Delta { changes, age: ChangeAge::default() })
 }
 
 #[test]
@@ -236,7 +237,7 @@ fn one_that_could_not_be_read_and_went_while_no_stream_was_open_is_rejected_no_m
     let now = start();
     let mut writer = holding(&[("x/a", service("1", []))], now);
     let changes = vec![Err(unreadable(Some("y/a")))];
-    writer.receive(data(4, Frame::Delta { changes, oldest_age: Duration::ZERO }), now);
+    writer.receive(data(4, Frame::Delta { changes, age: ChangeAge::default() }), now);
     assert!(writer.rejects().contains_key(&key("y/a")));
     let Need::Namespaces(asked) = need(&mut writer, &hello(&[("x/a", service("2", []))]), now) else { panic!("all") };
     assert_eq!(asked.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["x", "y"]);
@@ -253,7 +254,7 @@ fn names_of_what_could_not_be_read_are_listed_as_far_as_there_is_room() {
         let mut writer = holding(&[("x/a", service("1", []))], now);
         let names = (0..many).map(|n| format!("{n:0>200}/a"));
         let changes = names.map(|name| Err(unreadable(Some(&name)))).collect();
-        writer.receive(data(4, Frame::Delta { changes, oldest_age: Duration::ZERO }), now);
+        writer.receive(data(4, Frame::Delta { changes, age: ChangeAge::default() }), now);
         need(&mut writer, &hello(&[("x/a", service("2", []))]), now)
     };
     assert!(matches!(asked(10), Need::Namespaces(asked) if asked.len() == 11));
@@ -266,7 +267,7 @@ fn an_unreadable_piece_of_nobody_is_told() {
     let mut writer = holding(&[], now);
     writer.receive(begin(4, Scope::All), now);
     let pieces = vec![Err(unreadable(None)), Err(unreadable(None)), Ok(crate::common::piece("b", &service("2", [])))];
-    let out = writer.receive(data(5, Frame::SnapshotChunk { pieces, digest: None }), now);
+    let out = writer.receive(data(5, Frame::SnapshotChunk { pieces, digest: None, age: None }), now);
     assert_eq!(out.last(), Some(&WriterOutput::Changed(key("b"))));
     let of_nobody = |message: &WriterMessage| matches!(message, WriterMessage::Reject(told) if told.key.is_none());
     assert_eq!(writer.take_messages().iter().filter(|message| of_nobody(message)).count(), 1, "once for a frame");
@@ -294,7 +295,7 @@ fn an_unreadable_piece_spoils_the_snapshot_but_not_the_others() {
     let mut writer = holding(&one, now);
     let bad = |seq| {
         let good = crate::common::piece("b", &service("2", []));
-        data(seq, Frame::SnapshotChunk { pieces: vec![Err(unreadable(Some("a"))), Ok(good)], digest: None })
+        data(seq, Frame::SnapshotChunk { pieces: vec![Err(unreadable(Some("a"))), Ok(good)], digest: None, age: None })
     };
     writer.receive(begin(4, Scope::All), now);
     let out = writer.receive(bad(5), now);
@@ -333,7 +334,7 @@ fn what_cannot_be_read_leaves_the_rest_proven_where_its_digest_is_told() {
         let mut seq = 4;
         for (pieces, digest) in chunks {
             seq += 1;
-            writer.receive(data(seq, Frame::SnapshotChunk { pieces, digest }), now);
+            writer.receive(data(seq, Frame::SnapshotChunk { pieces, digest, age: None }), now);
         }
         let out = writer.receive(end(seq + 1, &view), now);
         (writer, out)
@@ -374,7 +375,7 @@ fn what_was_given_up_before_a_view_is_not_applied_after_it() {
     let update = |seq, host, more| {
         let set = service("1", [host]).endpoints().map(|(ports, e)| EndpointChange::Set(ports.clone(), e)).collect();
         let change = PieceChange::Update { key: key("a"), header: None, parts: set, more };
-        data(seq, Frame::Delta { changes: vec![Ok(change)], oldest_age: Duration::ZERO })
+        data(seq, Frame::Delta { changes: vec![Ok(change)], age: ChangeAge::default() })
     };
     writer.receive(update(4, 9, true), now);
     let view = [("a", service("1", [2]))];
@@ -404,11 +405,11 @@ fn pieces_out_of_scope_or_out_of_order_spoil_the_snapshot() {
     let now = start();
     let mut partial = crate::common::piece("a", &service("1", []));
     partial.more = true;
-    let partial = |seq| data(seq, Frame::SnapshotChunk { pieces: vec![Ok(partial.clone())], digest: None });
+    let partial = |seq| data(seq, Frame::SnapshotChunk { pieces: vec![Ok(partial.clone())], digest: None, age: None });
     for (frame, held) in [
         (chunk(5, &[("x/a", service("1", []))]), 0),
         (partial(5), 0),
-        (data(5, Frame::SnapshotChunk { pieces: vec![Err(unreadable(None))], digest: None }), 0),
+        (data(5, Frame::SnapshotChunk { pieces: vec![Err(unreadable(None))], digest: None, age: None }), 0),
     ] {
         let mut writer = holding(&[("b", service("1", []))], now);
         writer.receive(begin(4, some(&["ns"])), now);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_session::{AgentMessage, Data, Frame};
+use gimbal_session::{AgentMessage, ChangeAge, Data, Frame};
 
 use super::encode;
 use super::entry;
@@ -69,14 +69,17 @@ fn encode_data(data: Data) -> pb::Data {
     let Data { seq, frame } = data;
     let frame = match frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(encode_snapshot_begin(&scope)),
-        Frame::SnapshotChunk { pieces, digest } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
+        Frame::SnapshotChunk { pieces, digest, age } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
             services: pieces.into_iter().flatten().map(encode::piece).collect(),
             digest: digest.map(|digest| digest.to_bytes().to_vec()),
+            oldest_age_ms: age.map(|age| millis(age.waited, u32::MAX)),
+            source_delay_ms: age.and_then(|age| age.caused).map(|caused| millis(caused, u32::MAX)),
         }),
         Frame::SnapshotEnd { summary } => PbFrame::SnapshotEnd(encode_snapshot_end(summary)),
-        Frame::Delta { changes, oldest_age } => PbFrame::Delta(pb::Delta {
+        Frame::Delta { changes, age } => PbFrame::Delta(pb::Delta {
             changes: changes.into_iter().flatten().map(encode::change).collect(),
-            oldest_age_ms: millis(oldest_age, u32::MAX),
+            oldest_age_ms: millis(age.waited, u32::MAX),
+            source_delay_ms: age.caused.map(|caused| millis(caused, u32::MAX)),
         }),
     };
     pb::Data { seq, frame: Some(frame) }
@@ -87,15 +90,21 @@ fn parse_data(data: pb::Data) -> Parsed<Data> {
     let pb::Data { seq, frame } = data;
     let frame = match frame.ok_or(WireError::Missing("content of a data frame"))? {
         PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse_snapshot_begin(begin)? },
-        PbFrame::SnapshotChunk(pb::SnapshotChunk { services, digest }) => Frame::SnapshotChunk {
-            pieces: services.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
-            digest: digest.map(|digest| parse::digest(&digest)).transpose()?,
+        PbFrame::SnapshotChunk(chunk) => Frame::SnapshotChunk {
+            pieces: chunk.services.into_iter().map(|piece| entry::piece(piece, &mut intern)).collect(),
+            digest: chunk.digest.map(|digest| parse::digest(&digest)).transpose()?,
+            age: chunk.oldest_age_ms.map(|waited| age(waited, chunk.source_delay_ms)),
         },
         PbFrame::SnapshotEnd(end) => Frame::SnapshotEnd { summary: parse_snapshot_end(end)? },
-        PbFrame::Delta(pb::Delta { changes, oldest_age_ms }) => Frame::Delta {
+        PbFrame::Delta(pb::Delta { changes, oldest_age_ms, source_delay_ms }) => Frame::Delta {
             changes: changes.into_iter().map(|change| entry::change(change, &mut intern)).collect(),
-            oldest_age: Duration::from_millis(oldest_age_ms.into()),
+            age: age(oldest_age_ms, source_delay_ms),
         },
     };
     Ok(Data { seq, frame })
+}
+
+fn age(waited_ms: u32, caused_ms: Option<u32>) -> ChangeAge {
+    let time = |millis: u32| Duration::from_millis(millis.into());
+    ChangeAge { waited: time(waited_ms), caused: caused_ms.map(time) }
 }

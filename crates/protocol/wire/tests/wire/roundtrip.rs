@@ -10,8 +10,8 @@ use gimbal_model::{
     SourceKey, TargetPort,
 };
 use gimbal_session::{
-    AgentMessage, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange, Reject,
-    RejectReason, Scope, Summary, Welcome, WriterMessage, estimated_len,
+    AgentMessage, ChangeAge, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
+    Reject, RejectReason, Scope, Summary, Welcome, WriterMessage, estimated_len,
 };
 use gimbal_wire::{agent_message, encoded_len, pb, writer_message};
 use proptest::collection::{btree_map, vec};
@@ -113,12 +113,16 @@ fn change() -> impl Strategy<Value = PieceChange> {
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         scope().prop_map(|scope| Frame::SnapshotBegin { scope }),
-        (vec(piece().prop_map(Ok), 0..4), option::of(digest()))
-            .prop_map(|(pieces, digest)| Frame::SnapshotChunk { pieces, digest }),
+        (vec(piece().prop_map(Ok), 0..4), option::of(digest()), option::of(age()))
+            .prop_map(|(pieces, digest, age)| Frame::SnapshotChunk { pieces, digest, age }),
         summary().prop_map(|summary| Frame::SnapshotEnd { summary }),
-        (vec(change().prop_map(Ok), 0..4), millis(u32::MAX.into()))
-            .prop_map(|(changes, oldest_age)| Frame::Delta { changes, oldest_age }),
+        (vec(change().prop_map(Ok), 0..4), age()).prop_map(|(changes, age)| Frame::Delta { changes, age }),
     ]
+}
+
+fn age() -> impl Strategy<Value = ChangeAge> {
+    let time = || millis(u32::MAX.into());
+    (time(), option::of(time())).prop_map(|(waited, caused)| ChangeAge { waited, caused })
 }
 
 fn goodbye() -> impl Strategy<Value = Goodbye> {
@@ -267,7 +271,10 @@ fn equal_headers_are_equal_bytes() {
         let header = Header { labels: labels.clone(), ..Default::default() };
         let piece =
             Piece { key: SourceKey::new("a", "b"), header: Some(Arc::new(header)), parts: Vec::new(), more: false };
-        AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None } })
+        AgentMessage::Data(Data {
+            seq: 1,
+            frame: Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None, age: None },
+        })
     };
     assert_eq!(pb::SyncRequest::from(message()).encode_to_vec(), pb::SyncRequest::from(message()).encode_to_vec());
 }

@@ -39,7 +39,7 @@ fn chunk(adjust: impl FnOnce(&mut pb::ServicePiece)) -> Unreadable {
     let mut bad = good();
     bad.key = Some(key("a", "bad"));
     adjust(&mut bad);
-    let chunk = pb::SnapshotChunk { services: vec![good(), bad, good()], digest: None };
+    let chunk = pb::SnapshotChunk { services: vec![good(), bad, good()], ..Default::default() };
     let message = agent_message(request(pb::data::Frame::SnapshotChunk(chunk)));
     let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { mut pieces, .. }, .. }) = message else {
         panic!("{message:?}")
@@ -157,9 +157,13 @@ fn a_chunk_tells_what_ends_in_it_beside_what_cannot_be_read() {
             more: true,
             ..good()
         };
-        agent_message(request(pb::data::Frame::SnapshotChunk(pb::SnapshotChunk { services: vec![bad], digest })))
+        agent_message(request(pb::data::Frame::SnapshotChunk(pb::SnapshotChunk {
+            services: vec![bad],
+            digest,
+            ..Default::default()
+        })))
     };
-    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces, digest }, .. }) = read(Some(vec![7; 16]))
+    let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces, digest, .. }, .. }) = read(Some(vec![7; 16]))
     else {
         panic!()
     };
@@ -174,7 +178,7 @@ fn a_chunk_tells_what_ends_in_it_beside_what_cannot_be_read() {
 fn limits_are_inclusive() {
     let message = agent_message(request(pb::data::Frame::SnapshotChunk(pb::SnapshotChunk {
         services: vec![pb::ServicePiece { key: Some(key(&"x".repeat(253), &"y".repeat(253))), ..good() }],
-        digest: None,
+        ..Default::default()
     })));
     let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { pieces, .. }, .. }) = message else { panic!() };
     assert!(pieces[0].is_ok());
@@ -194,7 +198,7 @@ fn a_bad_change_is_alone_with_its_trouble() {
         pb::ServiceChange { key: Some(key("a", "x")), change: Some(Change::Replace(other)) },
         pb::ServiceChange { key: Some(key("a", "good")), change: Some(Change::Replace(good())) },
     ];
-    let message = agent_message(request(pb::data::Frame::Delta(pb::Delta { changes, oldest_age_ms: 0 })));
+    let message = agent_message(request(pb::data::Frame::Delta(pb::Delta { changes, ..Default::default() })));
     let AgentMessage::Data(Data { frame: Frame::Delta { changes, .. }, .. }) = message else { panic!() };
     let mut errors = Vec::new();
     for change in &changes[1..4] {
@@ -283,7 +287,7 @@ fn equal_parts_of_a_frame_are_shared() {
         pb::ServiceChange { key: Some(key("a", "x")), change: Some(Change::Update(update.clone())) },
         pb::ServiceChange { key: Some(key("a", "y")), change: Some(Change::Update(update)) },
     ];
-    let message = agent_message(request(pb::data::Frame::Delta(pb::Delta { changes, oldest_age_ms: 0 })));
+    let message = agent_message(request(pb::data::Frame::Delta(pb::Delta { changes, ..Default::default() })));
     let AgentMessage::Data(Data { frame: Frame::Delta { changes, .. }, .. }) = message else { panic!() };
     let (mut sets, mut keys) = (Vec::new(), Vec::new());
     for change in changes {
@@ -311,7 +315,7 @@ fn neighbours_with_equal_ports_share_a_group() {
                 .collect();
             piece
         }],
-        digest: None,
+        ..Default::default()
     })));
     let Some(Message::Data(data)) = pb::SyncRequest::from(message).message else { panic!() };
     let Some(pb::data::Frame::SnapshotChunk(chunk)) = data.frame else { panic!() };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gimbal_guard::GuardEvent;
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase};
 use gimbal_octavia_registry::{ClusterGuards, RegistryEvent, RegistrySettings};
-use gimbal_session::{AgentConfig, AgentEnd, Data, Frame, Need, Unreadable, WriterMessage};
+use gimbal_session::{AgentConfig, AgentEnd, ChangeAge, Data, Frame, Need, Unreadable, WriterMessage};
 
 use super::*;
 use crate::config::{ClusterConfig, ClustersConfig};
@@ -137,7 +137,7 @@ fn nothing_is_an_orphan_while_an_entry_cannot_be_read() {
     writer.talk(&mut agent);
     let seq = 4;
     let broken = Unreadable { key: Some(key("b")), reason: "new".to_owned(), more: false };
-    let frame = Frame::Delta { changes: vec![Err(broken)], oldest_age: Duration::ZERO };
+    let frame = Frame::Delta { changes: vec![Err(broken)], age: ChangeAge::default() };
     writer.all.receive(&"prod1".into(), writer.generation, AgentMessage::Data(Data { seq, frame }), writer.now);
     assert!(writer.state().end.is_unreadable(&key("b")) && !writer.state().is_complete());
 }

@@ -8,7 +8,7 @@ use gimbal_model::{
     Conditions, DigestTree, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey,
 };
 use gimbal_session::{
-    AgentMessage, Data, Frame, GoodbyeReason, Hello, Need, Piece, PieceChange, RejectReason, Scope, Summary,
+    AgentMessage, ChangeAge, Data, Frame, GoodbyeReason, Hello, Need, Piece, PieceChange, RejectReason, Scope, Summary,
     WriterMessage,
 };
 use gimbal_tests::{SOON, Scene as Clusters, Writer};
@@ -127,13 +127,13 @@ impl Agent {
 
     pub async fn delta(&mut self, changes: Vec<PieceChange>) {
         let changes = changes.into_iter().map(Ok).collect();
-        self.frame(Frame::Delta { changes, oldest_age: Duration::ZERO }).await;
+        self.frame(Frame::Delta { changes, age: ChangeAge::default() }).await;
     }
 
     pub async fn snapshot(&mut self, services: &[(SourceKey, Service)], summary: Summary) {
         self.frame(Frame::SnapshotBegin { scope: Scope::All }).await;
         let pieces = services.iter().map(|(key, service)| Ok(piece(key, service))).collect();
-        self.frame(Frame::SnapshotChunk { pieces, digest: None }).await;
+        self.frame(Frame::SnapshotChunk { pieces, digest: None, age: None }).await;
         self.frame(Frame::SnapshotEnd { summary }).await;
     }
 

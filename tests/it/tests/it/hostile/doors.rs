@@ -1,8 +1,6 @@
 //! Hostile connections: connections and streams without end, and calls that are reserved for others.
 
-use std::time::Duration;
-
-use gimbal_session::{AgentMessage, Data, Frame, PieceChange, RejectReason};
+use gimbal_session::{AgentMessage, ChangeAge, Data, Frame, PieceChange, RejectReason};
 use gimbal_tests::{Grpcurl, Mirror, expect_log};
 use gimbal_wire::pb::SyncRequest;
 use prost::Message as _;
@@ -72,7 +70,7 @@ async fn however_many_doors_it_holds_others_come_in() {
         // Less than ends the stream for what it says, and enough for more answers than the connection holds.
         for round in 1..=7 {
             let change = |n| Ok(replace(&key("kube-system", &format!("{long}{round}-{n}")), &[]));
-            let frame = Frame::Delta { changes: (0..1000).map(change).collect(), oldest_age: Duration::ZERO };
+            let frame = Frame::Delta { changes: (0..1000).map(change).collect(), age: ChangeAge::default() };
             let data = AgentMessage::Data(Data { seq: round, frame });
             if deaf.sender.send(SyncRequest::from(data).encode_to_vec()).await.is_err() {
                 break;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use gimbal_model::SourceKey;
-use gimbal_session::{AgentMessage, Data, Frame, Freshness, GoodbyeReason, PieceChange, Scope, Summary, WriterMessage};
+use gimbal_session::{
+    AgentMessage, ChangeAge, Data, Frame, Freshness, GoodbyeReason, PieceChange, Scope, Summary, WriterMessage,
+};
 use gimbal_tests::Mirror;
 use tokio_stream::StreamExt as _;
 use tonic::Code;
@@ -73,7 +75,7 @@ async fn no_frame_costs_more_than_its_own_stream() {
     // Sequence numbers: repeated, ahead, and the largest one.
     let again = vec![Ok(replace(&kept, &["10.6.6.6"]))];
     agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
-    let first = Frame::Delta { changes: again, oldest_age: Duration::MAX };
+    let first = Frame::Delta { changes: again, age: ChangeAge { waited: Duration::MAX, caused: None } };
     agent.say(AgentMessage::Data(Data { seq: 1, frame: first.clone() })).await;
     agent.say(AgentMessage::Data(Data { seq: 0, frame: first })).await;
     agent.seq += 1000;
@@ -94,7 +96,9 @@ async fn no_frame_costs_more_than_its_own_stream() {
     let scope = Scope::Namespaces(vec!["theirs".into(), "kube-system".into()]);
     agent.frame(Frame::SnapshotBegin { scope }).await;
     let outside = [(key("own-1", "outside"), service(&["10.1.0.1"]))];
-    agent.frame(Frame::SnapshotChunk { pieces: vec![Ok(piece(&outside[0].0, &outside[0].1))], digest: None }).await;
+    agent
+        .frame(Frame::SnapshotChunk { pieces: vec![Ok(piece(&outside[0].0, &outside[0].1))], digest: None, age: None })
+        .await;
     agent.frame(Frame::SnapshotEnd { summary: summary(&outside) }).await;
     agent.asked_again("a part of the snapshot could not be read").await;
     // A complete and empty snapshot of others' namespaces: the backend had nothing there.
