@@ -116,6 +116,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
             endpoints: kept.part_count() as u64,
             reject_reason: reject.map_or(0, |reject| P::shown_reason(reject.reason).into()),
             message,
+            digest: self.publisher.agent.digest(key).map(|digest| digest.to_bytes().to_vec()).unwrap_or_default(),
             ..pb::ServiceStatus::default()
         };
         P::describe(&kept.entry(), &mut status);

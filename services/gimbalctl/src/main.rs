@@ -5,6 +5,7 @@
 //! gimbalctl backends                         the backends of the writer: what is connected, held, rejected
 //! gimbalctl services --trouble               their Services that are rejected, held or pending
 //! gimbalctl why team1/web --backend node02   why a Service is as it is; without a backend, one of the Gimbal cluster
+//! gimbalctl diff --discoverer node02         where source, writer and Gimbal cluster differ
 //! gimbalctl watch                            the same as services, and then each change
 //! gimbalctl approve HOLD --backend node02    releases a removal that the guard holds
 //! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
@@ -34,6 +35,7 @@ mod check;
 mod clusters;
 mod context;
 mod decisions;
+mod diff;
 mod lb;
 mod manual;
 mod output;
@@ -96,6 +98,8 @@ enum Topic {
     Services(services::WhichServices),
     /// Prints the Services that there are, and then each change
     Watch(services::WhichServices),
+    /// Compares sources, the writer and the Gimbal cluster; exit code 1 if anything differs, 2 if that is not known
+    Diff(diff::DiffArgs),
     /// Says why a Service is as it is
     Why {
         /// The Service, as namespace/name: in the source with --backend, else in the Gimbal cluster
@@ -168,11 +172,17 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         Topic::Man { dir } => return manual::pages(dir, Args::command()),
         // Whether there is a connection is one of the checks.
         Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
+        Topic::Diff(what) => return diff::run(what, &args, contexts.as_deref()).await,
         Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
         _ => connect(&args, DIAL).await?,
     };
     match args.command {
-        Topic::Certs(_) | Topic::Completion { .. } | Topic::Man { .. } | Topic::Check(_) | Topic::Context(_) => Ok(()),
+        Topic::Certs(_)
+        | Topic::Completion { .. }
+        | Topic::Man { .. }
+        | Topic::Check(_)
+        | Topic::Diff(_)
+        | Topic::Context(_) => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
         Topic::Watch(which) => services::watch(which, channel, output).await,
@@ -234,20 +244,25 @@ impl Args {
 }
 
 async fn connect(args: &Args, most: Duration) -> Result<Channel, Exit> {
-    let tls = TlsArgs { tls_cert: args.tls_cert.clone(), tls_key: args.tls_key.clone(), tls_ca: args.tls_ca.clone() };
+    connect_to("--server", args.server(), &args.given(), most).await
+}
+
+/// Connects to a server that a flag names, with the certificates of a context.
+async fn connect_to(flag: &str, server: &str, with: &context::Context, most: Duration) -> Result<Channel, Exit> {
+    let tls = TlsArgs { tls_cert: with.tls_cert.clone(), tls_key: with.tls_key.clone(), tls_ca: with.tls_ca.clone() };
     // An http URL is plaintext over loopback, even where certificates for other servers are in the environment.
-    let files = tls.files().map_err(Exit::Usage)?.filter(|_| !args.server().starts_with("http:"));
+    let files = tls.files().map_err(Exit::Usage)?.filter(|_| !server.starts_with("http:"));
     let tls = files.map(|(cert, key, ca)| client_tls(&TlsFiles { cert, key, ca }));
     let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
-    dial(args.server(), tls, most).await.map_err(|error| undialled(args.server(), &error))
+    dial(server, tls, most).await.map_err(|error| undialled(flag, server, &error))
 }
 
 /// Returns why the server was not reached. A URL that cannot be one is wrong input.
-fn undialled(server: &str, error: &DialError) -> Exit {
+fn undialled(flag: &str, server: &str, error: &DialError) -> Exit {
     match error {
-        DialError::Url { problem, .. } => Exit::Usage(format!("--server {server}: {problem}")),
-        DialError::Plaintext(_) => Exit::Usage(format!("--server {server}: {error}")),
-        _ => Exit::Failure(format!("--server {server}: {error}")),
+        DialError::Url { problem, .. } => Exit::Usage(format!("{flag} {server}: {problem}")),
+        DialError::Plaintext(_) => Exit::Usage(format!("{flag} {server}: {error}")),
+        _ => Exit::Failure(format!("{flag} {server}: {error}")),
     }
 }
 
@@ -271,7 +286,7 @@ mod tests {
             ("http://127.0.0.1:99999", "has no port that there is"),
             ("http://127.0.0.1:abc", "has no port that there is"),
         ] {
-            let exit = undialled(server, &DialTarget::parse(server, false).unwrap_err());
+            let exit = undialled("--server", server, &DialTarget::parse(server, false).unwrap_err());
             let start = format!("--server {server}: {problem}");
             assert!(exit.code() == 2 && exit.to_string().starts_with(&start), "{exit}");
         }
@@ -299,6 +314,8 @@ mod tests {
             "decommission --backend node02 --id node02-1",
             "check",
             "check --wait 60 -o json",
+            "diff",
+            "diff --backend node02 --discoverer https://a:7444 --discoverer node03 -o json",
             "lb check --wait 60",
             "context list",
             "context use prod",

@@ -287,6 +287,7 @@ mod tests {
             ports: vec![port(80, pb::Protocol::Tcp), port(53, pb::Protocol::Udp)],
             reject_reason: pb::RejectReason::NameConflict.into(),
             message: "it is \u{1b}[2Janother's".into(),
+            ..Default::default()
         }
     }
 

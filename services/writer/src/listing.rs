@@ -71,6 +71,7 @@ pub(crate) fn status(known: &ServiceStatus) -> pb::ServiceStatus {
         SyncState::Held => pb::ServiceState::Held,
     };
     let reason = known.reject.as_ref().map_or(pb::RejectReason::Unspecified, |reject| reject.reason.into());
+    let published = known.observed_endpoints.map(|count| count as u64);
     let service = known.service.as_deref();
     let ready = service.map_or(0, |s| s.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count());
     pb::ServiceStatus {
@@ -78,10 +79,12 @@ pub(crate) fn status(known: &ServiceStatus) -> pb::ServiceStatus {
         source: Some((&known.claim.key).into()),
         target: known.target.as_ref().map(Into::into),
         state: state.into(),
-        endpoints: service.map_or(known.observed_endpoints, gimbal_model::Service::endpoint_count) as u64,
+        endpoints: service.map_or_else(|| published.unwrap_or_default(), |service| service.endpoint_count() as u64),
         ready_endpoints: ready as u64,
         ports: service.map(|s| s.header.ports.iter().map(Into::into).collect()).unwrap_or_default(),
         reject_reason: reason.into(),
         message: known.reject.as_ref().map(|reject| reject.message.clone()).unwrap_or_default(),
+        digest: known.digest.map(|digest| digest.to_bytes().to_vec()).unwrap_or_default(),
+        published_endpoints: published,
     }
 }

@@ -22,6 +22,7 @@ mod certificates;
 mod cli;
 mod cycle;
 mod decommission;
+mod diff;
 mod endpoints_api;
 mod endurance;
 mod events;

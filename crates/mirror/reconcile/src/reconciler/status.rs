@@ -1,6 +1,6 @@
 //! The status of a source Service, and explanations of it.
 
-use gimbal_model::{BackendName, SourceKey, TargetKey};
+use gimbal_model::{BackendName, Digest, SourceKey, TargetKey};
 use gimbal_plan::Action;
 use gimbal_session::{Reject, RejectReason};
 
@@ -34,8 +34,10 @@ pub struct ServiceStatus {
     pub reject: Option<Reject>,
     /// Its content as the agent sent it last; `None` if only the Gimbal cluster knows of it.
     pub service: Option<std::sync::Arc<gimbal_model::Service>>,
-    /// The number of its endpoints in the Gimbal cluster.
-    pub observed_endpoints: usize,
+    /// The digest of that content.
+    pub digest: Option<Digest>,
+    /// The number of its endpoints in the Gimbal cluster; `None` if it is not published.
+    pub observed_endpoints: Option<usize>,
 }
 
 /// Why an object of the Gimbal cluster is as it is.
@@ -76,8 +78,9 @@ impl Reconciler {
             None if service.is_none() || backend.loss().stage() != Stage::Hold => SyncState::Held,
             None => SyncState::Synced,
         };
-        let observed_endpoints = if is_named { entry.map_or(0, |entry| entry.observed().endpoint_count()) } else { 0 };
-        Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, observed_endpoints })
+        let observed_endpoints = entry.filter(|_| is_named).map(|entry| entry.observed().endpoint_count());
+        let digest = backend.end().digest(&claim.key);
+        Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, digest, observed_endpoints })
     }
 
     /// Returns the keys of a backend's source Services in a namespace (empty: in all), in order: at most `most` of

@@ -267,6 +267,12 @@ impl<P: Payload> AgentEnd<P> {
         self.entries.get(key).map(|held| &held.entry)
     }
 
+    /// Returns the digest of the entry of a key.
+    #[must_use]
+    pub fn digest(&self, key: &P::Key) -> Option<Digest> {
+        self.entries.get(key).map(|held| held.digest)
+    }
+
     /// Returns the entries that the writer rejected or that fit in no frame.
     #[must_use]
     pub fn rejects(&self) -> &BTreeMap<P::Key, Reject<P>> {

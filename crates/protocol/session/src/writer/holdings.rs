@@ -33,6 +33,10 @@ impl<P: Payload> Holdings<P> {
         self.entries.get(key).map(|held| &held.entry)
     }
 
+    pub(super) fn digest(&self, key: &P::Key) -> Option<Digest> {
+        self.entries.get(key).map(|held| held.digest)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
         self.entries.iter().map(|(key, held)| (key, &held.entry))
     }

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gimbal_model::DigestTree;
+use gimbal_model::{Digest, DigestTree};
 
 use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
@@ -330,6 +330,12 @@ impl<P: Payload> WriterEnd<P> {
     #[must_use]
     pub fn entry(&self, key: &P::Key) -> Option<&Arc<P::Entry>> {
         self.holdings.get(key)
+    }
+
+    /// Returns the digest of the entry of a key.
+    #[must_use]
+    pub fn digest(&self, key: &P::Key) -> Option<Digest> {
+        self.holdings.digest(key)
     }
 
     /// Returns all entries, in order of their keys.
