@@ -1,7 +1,6 @@
 //! The backends of the writer: their state, how old and how late it is, and what is rejected and held of it.
 
-use std::collections::BTreeMap;
-
+use gimbal_backend_summary::{BackendNote, certificate_days, held_endpoints, kind_age, notes, source_age, state};
 use gimbal_runtime::Exit;
 use gimbal_transport::Channel;
 use gimbal_wire::pb;
@@ -15,7 +14,6 @@ use crate::table::columns;
 /// The columns of the table.
 const HEADS: [&str; 10] =
     ["BACKEND", "STATE", "SOURCE AGE", "LAG p99", "SERVICES", "ENDPOINTS", "REJECTED", "HELD", "CERT DAYS", "TROUBLE"];
-const MILLIS_OF_A_DAY: u64 = 24 * 3600 * 1000;
 
 /// Lists the backends.
 ///
@@ -63,96 +61,27 @@ fn table(answer: &pb::ListBackendsResponse) -> String {
     let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
     rows.extend(answer.backends.iter().map(row));
     text.push_str(&columns(&rows));
-    answer.backends.iter().flat_map(notes).for_each(|note| text.push_str(&columns(&[vec![note]])));
+    answer.backends.iter().flat_map(lines).for_each(|line| text.push_str(&columns(&[vec![line]])));
     text
+}
+
+/// Returns lines below the table, with what to do.
+fn lines(backend: &pb::Backend) -> Vec<String> {
+    let lines = |BackendNote { text, command }| {
+        let command = command.map(|command| format!("    {command}"));
+        std::iter::once(format!("{}: {text}", backend.name)).chain(command).collect::<Vec<_>>()
+    };
+    notes(backend).into_iter().flat_map(lines).collect()
 }
 
 fn row(backend: &pb::Backend) -> Vec<String> {
     let services = backend.held.as_ref().map_or(0, |held| held.count);
     let lag = age(backend.lag.as_ref().map(|lag| lag.p99_ms));
-    let mut row = vec![backend.name.clone(), state(backend).to_owned(), source(backend), lag];
-    row.extend([services, backend.endpoints, backend.rejected, held(backend)].map(|count| count.to_string()));
-    let days = backend.certificate_left_ms.map(|left| left / MILLIS_OF_A_DAY);
-    row.push(days.map(|days| days.to_string()).unwrap_or_default());
+    let mut row = vec![backend.name.clone(), state(backend).to_owned(), source_age(backend), lag];
+    row.extend([services, backend.endpoints, backend.rejected, held_endpoints(backend)].map(|count| count.to_string()));
+    row.push(certificate_days(backend).map(|days| days.to_string()).unwrap_or_default());
     row.push(backend.trouble.clone());
     row
-}
-
-/// Returns the age of what the agent said last of a kind: since then its clock has gone on.
-fn age_of(backend: &pb::Backend, source: &pb::SourceFreshness) -> Option<u64> {
-    source.age_ms.map(|age| age.saturating_add(backend.last_heard_ms.unwrap_or_default()))
-}
-
-/// Returns how old the view of the source is: the kind that was heard the longest ago says it.
-fn source(backend: &pb::Backend) -> String {
-    let ages: Option<Vec<u64>> = backend.sources.iter().map(|source| age_of(backend, source)).collect();
-    match ages {
-        Some(ages) => age(ages.into_iter().max()),
-        None => "never".to_owned(),
-    }
-}
-
-/// Returns the number of endpoints that the guard holds. Both guards may hold the same ones, under one id.
-fn held(backend: &pb::Backend) -> u64 {
-    let mut by_id = BTreeMap::<&str, u64>::new();
-    for held in &backend.held_changes {
-        let most = by_id.entry(&held.id).or_default();
-        *most = held.endpoints_removed.max(*most);
-    }
-    by_id.values().sum()
-}
-
-/// Returns one word for what a person must know first.
-fn state(backend: &pb::Backend) -> &'static str {
-    let loss = backend.loss.as_ref();
-    let stage = loss.map(pb::BackendLoss::stage);
-    let policy = backend.policy.as_ref();
-    match () {
-        () if backend.decommission.is_some() => "going",
-        () if policy.is_some_and(|policy| !policy.listed) => "unlisted",
-        () if stage == Some(pb::LossStage::Drained) => "drained",
-        () if stage == Some(pb::LossStage::NotReady) => "not-ready",
-        () if policy.is_some_and(|policy| policy.mode() == pb::BackendMode::Quarantine) => "quarantine",
-        () if !backend.connected => "away",
-        () if loss.is_some_and(|loss| loss.source_silent_ms.is_some()) => "silent",
-        () if !backend.unknown.is_empty() => "unreadable",
-        () if !backend.complete => "syncing",
-        () if !backend.held_changes.is_empty() => "held",
-        () if !backend.trouble.is_empty() => "trouble",
-        () if backend.pending > 0 => "pending",
-        () => "synced",
-    }
-}
-
-/// Returns lines about a backend that have no place in a column, with what to do.
-fn notes(backend: &pb::Backend) -> Vec<String> {
-    let name = &backend.name;
-    let mut lines = Vec::new();
-    for (place, pb::HeldChange { id, message, held_ms, .. }) in backend.held_changes.iter().enumerate() {
-        lines.push(format!("{name}: held for {}: {message}", age(Some(*held_ms))));
-        // One approval is for everything with its id.
-        if !backend.held_changes[place + 1..].iter().any(|later| later.id == *id) {
-            lines.push(format!("    gimbalctl approve {id} --backend {name}"));
-        }
-    }
-    for unknown in &backend.unknown {
-        let namespaces = unknown.scope.as_ref().map(|scope| scope.namespaces.join(", ")).unwrap_or_default();
-        let scope = if namespaces.is_empty() { "the source".to_owned() } else { format!("namespace {namespaces}") };
-        lines.push(format!("{name}: {scope} cannot be read and stays as it was: {}", unknown.reason));
-    }
-    let quarantined = |policy: &&pb::BackendPolicy| policy.listed && policy.mode() == pb::BackendMode::Quarantine;
-    if let Some(planned) = backend.policy.as_ref().filter(quarantined).and_then(|policy| policy.planned) {
-        let pb::PlannedCounts { created, changed, deleted } = planned;
-        lines.push(format!(
-            "{name}: admitted now, it would create {created}, change {changed} and delete {deleted} objects"
-        ));
-    }
-    if let Some(pb::DecommissionProgress { id, services, endpoint_slices, .. }) = &backend.decommission {
-        lines.push(format!(
-            "{name}: is being removed ({id}); {services} Services and {endpoint_slices} slices are left"
-        ));
-    }
-    lines
 }
 
 fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value {
@@ -162,7 +91,7 @@ fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value 
             "services": held.services, "message": held.message, "heldMs": held.held_ms, "readiness": held.readiness,
         })
     };
-    let source = |source: &pb::SourceFreshness| json!({"kind": source.kind, "ageMs": age_of(backend, source)});
+    let source = |source: &pb::SourceFreshness| json!({"kind": source.kind, "ageMs": kind_age(backend, source)});
     let removal = |removal: &pb::DecommissionProgress| {
         let pb::DecommissionProgress { id, services, endpoint_slices, endpoints } = removal;
         json!({"id": id, "services": services, "endpointSlices": endpoint_slices, "endpoints": endpoints})
@@ -240,68 +169,6 @@ mod tests {
         pb::Backend { name: name.into(), connected: true, complete: true, ..pb::Backend::default() }
     }
 
-    type Change = fn(&mut pb::Backend);
-
-    #[test]
-    fn a_backend_is_called_by_what_matters_most() {
-        let loss = |stage: pb::LossStage, source_silent_ms| {
-            Some(pb::BackendLoss { stage: stage.into(), source_silent_ms, ..pb::BackendLoss::default() })
-        };
-        let policy = |listed, mode: pb::BackendMode| {
-            Some(pb::BackendPolicy { listed, mode: mode.into(), ..pb::BackendPolicy::default() })
-        };
-        // Each is what it is called for all that came before it.
-        let steps: [(&str, Change); 6] = [
-            ("synced", |_| ()),
-            ("pending", |one| one.pending = 3),
-            ("trouble", |one| one.trouble = "the record of the guard cannot be kept".into()),
-            ("held", |one| one.held_changes = vec![pb::HeldChange::default()]),
-            ("syncing", |one| one.complete = false),
-            ("unreadable", |one| one.unknown = vec![pb::UnknownScope::default()]),
-        ];
-        let mut one = backend("a");
-        for (called, change) in steps {
-            change(&mut one);
-            assert_eq!(state(&one), called);
-        }
-        one.loss = loss(pb::LossStage::Hold, Some(90_000));
-        assert_eq!(state(&one), "silent");
-        one.connected = false;
-        assert_eq!(state(&one), "away");
-        one.policy = policy(true, pb::BackendMode::Quarantine);
-        assert_eq!(state(&one), "quarantine");
-        for (stage, called) in [(pb::LossStage::NotReady, "not-ready"), (pb::LossStage::Drained, "drained")] {
-            one.loss = loss(stage, None);
-            assert_eq!(state(&one), called);
-        }
-        one.policy = policy(false, pb::BackendMode::Admit);
-        assert_eq!(state(&one), "unlisted");
-        one.decommission = Some(pb::DecommissionProgress::default());
-        assert_eq!(state(&one), "going");
-    }
-
-    #[test]
-    fn what_was_heard_long_ago_has_grown_older_since() {
-        let of = |age_ms| pb::SourceFreshness { kind: "services".into(), age_ms };
-        let mut one = pb::Backend { last_heard_ms: Some(7_200_000), sources: vec![of(Some(3000))], ..backend("a") };
-        assert_eq!(source(&one), "2h");
-        assert_eq!(json_of(&one, None)["sources"][0]["ageMs"], 7_203_000);
-        one.sources.push(of(None));
-        assert_eq!(source(&one), "never", "one kind was never heard");
-        one.sources.clear();
-        assert_eq!(source(&one), "");
-    }
-
-    #[test]
-    fn what_both_guards_hold_is_counted_once_and_approved_once() {
-        let held =
-            |id: &str, endpoints_removed| pb::HeldChange { id: id.into(), endpoints_removed, ..Default::default() };
-        let one = pb::Backend { held_changes: vec![held("1", 40), held("1", 38), held("2", 5)], ..backend("a") };
-        assert_eq!(super::held(&one), 45);
-        let commands: Vec<String> = notes(&one).into_iter().filter(|line| line.contains("approve")).collect();
-        assert_eq!(commands, ["    gimbalctl approve 1 --backend a", "    gimbalctl approve 2 --backend a"]);
-    }
-
     #[test]
     fn a_table_says_what_to_do_about_a_hold() {
         let held = pb::HeldChange {
@@ -315,7 +182,7 @@ mod tests {
         one.held = Some(pb::Summary { count: 7, ..pb::Summary::default() });
         one.sources = vec![pb::SourceFreshness { kind: "services".into(), age_ms: Some(3000) }];
         one.lag = Some(pb::Lag { changes: 12, p50_ms: 20, p99_ms: 350, most_ms: 350, window_ms: 300_000 });
-        one.certificate_left_ms = Some(30 * MILLIS_OF_A_DAY - 1);
+        one.certificate_left_ms = Some(2_591_999_999);
         let writer = Some(pb::WriterStanding { leading: false, leader: "writer-1".into() });
         let shown = table(&pb::ListBackendsResponse { backends: vec![one.clone()], writer: writer.clone() });
         assert_eq!(
@@ -330,30 +197,6 @@ mod tests {
         assert_eq!((&json["state"], &json["held"][0]["id"]), (&json!("held"), &json!("3")));
         assert_eq!(json["writer"], json!({"leading": false, "leader": "writer-1"}));
         assert_eq!((&json["lag"]["p99Ms"], &json["lag"]["changes"]), (&json!(350), &json!(12)));
-        assert_eq!(json["certificateLeftMs"], 30 * MILLIS_OF_A_DAY - 1);
-    }
-
-    #[test]
-    fn what_cannot_be_read_what_is_planned_and_what_goes_have_lines() {
-        let unknown = |namespaces: &[&str]| pb::UnknownScope {
-            scope: Some(pb::Scope { namespaces: namespaces.iter().map(ToString::to_string).collect() }),
-            reason: "403".into(),
-        };
-        let planned = Some(pb::PlannedCounts { created: 1, changed: 2, deleted: 3 });
-        let one = pb::Backend {
-            unknown: vec![unknown(&["x", "y"]), unknown(&[])],
-            policy: Some(pb::BackendPolicy { listed: true, planned, mode: 2, ..Default::default() }),
-            decommission: Some(pb::DecommissionProgress { id: "a-1".into(), services: 4, ..Default::default() }),
-            ..backend("a")
-        };
-        assert_eq!(
-            notes(&one),
-            [
-                "a: namespace x, y cannot be read and stays as it was: 403",
-                "a: the source cannot be read and stays as it was: 403",
-                "a: admitted now, it would create 1, change 2 and delete 3 objects",
-                "a: is being removed (a-1); 4 Services and 0 slices are left",
-            ]
-        );
+        assert_eq!(json["certificateLeftMs"], 2_591_999_999_u64);
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 
 use clap::ValueEnum;
+pub use gimbal_backend_summary::age;
 use gimbal_runtime::Exit;
 use serde_json::Value;
 
@@ -60,37 +61,4 @@ pub async fn print_pages<T>(
 pub fn remark(text: &str) {
     // Without a reader of standard error there is no one to tell.
     io::stderr().lock().write_all(columns(&[vec![text.to_owned()]]).as_bytes()).ok();
-}
-
-/// Returns a time for people, in the largest unit that leaves at least two of it; empty: none.
-pub fn age(millis: Option<u64>) -> String {
-    let Some(millis) = millis else { return String::new() };
-    match millis / 1000 {
-        0..2 => format!("{millis}ms"),
-        seconds @ 2..120 => format!("{seconds}s"),
-        seconds @ 120..7200 => format!("{}m", seconds / 60),
-        seconds @ 7200..172_800 => format!("{}h", seconds / 3600),
-        seconds => format!("{}d", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_as_exact_as_people_need() {
-        for (millis, text) in [
-            (None, ""),
-            (Some(0), "0ms"),
-            (Some(1999), "1999ms"),
-            (Some(2000), "2s"),
-            (Some(119_999), "119s"),
-            (Some(120_000), "2m"),
-            (Some(7_200_000), "2h"),
-            (Some(172_800_000), "2d"),
-        ] {
-            assert_eq!(age(millis), text);
-        }
-    }
 }

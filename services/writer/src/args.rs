@@ -33,6 +33,10 @@ pub struct Args {
     /// Address for metrics and health.
     #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDR", default_value = "127.0.0.1:7480")]
     pub admin_listen: SocketAddr,
+    /// The status page at /status of --admin-listen, where that is not on loopback, too: whoever reaches it sees every
+    /// backend.
+    #[arg(long, env = "GIMBAL_STATUS_PAGE")]
+    pub status_page: bool,
     /// For agents and inspection.
     #[command(flatten)]
     pub tls: gimbal_runtime::TlsArgs,

@@ -16,7 +16,7 @@ use tonic::Status;
 
 use crate::config::Config;
 use crate::decommission;
-use crate::lag::{LagSummary, RECENT};
+use crate::lag::{LagSummary, RECENT, millis_begun};
 use crate::links::Links;
 use crate::listing::{ServiceSelection, status};
 use crate::mailbox::{Ended, Handle};
@@ -192,9 +192,7 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
 
 fn lag(summary: LagSummary) -> pb::Lag {
     let LagSummary { changes, p50, p99, most } = summary;
-    // Rounded up, so that none is said to have been faster than it was.
-    let whole = |time: Duration| u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
-    let (p50_ms, p99_ms, most_ms) = (whole(p50), whole(p99), whole(most));
+    let (p50_ms, p99_ms, most_ms) = (millis_begun(p50), millis_begun(p99), millis_begun(most));
     pb::Lag { window_ms: millis(RECENT), changes, p50_ms, p99_ms, most_ms }
 }
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 /// Time that is counted together.
 const MINUTE: Duration = Duration::from_secs(60);
+/// Time over which [`LagHistory::minutes`] looks.
+const HOUR: Duration = Duration::from_secs(3600);
 /// Time over which [`LagHistory::recent`] looks, to the minute.
 pub(crate) const RECENT: Duration = Duration::from_secs(5 * 60);
 /// Counts are by steps of an eighth of a millisecond, and by an eighth of the value above sixteen of them.
@@ -15,11 +17,13 @@ const CLASSES: u64 = 8;
 /// A longer time counts as this one.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
-/// The times that changes of one backend took within the last minutes. Its memory does not depend on their number.
+/// The times that changes of one backend took within the last hour. Its memory does not depend on their number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LagHistory {
-    /// The oldest first.
+    /// The last minutes, the oldest first.
     minutes: VecDeque<Minute>,
+    /// The minutes before those, each with its begin.
+    past: VecDeque<(Instant, LagSummary)>,
 }
 
 /// What some changes took.
@@ -47,7 +51,10 @@ impl LagHistory {
     /// Records that a change took `lag`.
     pub(crate) fn record(&mut self, lag: Duration, now: Instant) {
         let lag = lag.min(LONGEST);
-        self.minutes.retain(|minute| minute.is_recent(now));
+        while let Some(minute) = self.minutes.pop_front_if(|minute| !minute.is_recent(now)) {
+            self.past.extend(minute.summary().map(|summary| (minute.since, summary)));
+        }
+        self.past.retain(|(since, _)| now.saturating_duration_since(*since) < HOUR);
         if self.minutes.back().is_none_or(|minute| now.saturating_duration_since(minute.since) >= MINUTE) {
             self.minutes.push_back(Minute { since: now, counts: Vec::new(), most: Duration::ZERO });
         }
@@ -68,8 +75,23 @@ impl LagHistory {
         for minute in recent() {
             counts.iter_mut().zip(&minute.counts).for_each(|(sum, count)| *sum += u64::from(*count));
         }
+        LagSummary::of(&counts, recent().map(|minute| minute.most).max()?)
+    }
+
+    /// Returns what the changes of each minute of the last hour took, the oldest first, with the time since the minute
+    /// began. Minutes without changes are left out.
+    pub(crate) fn minutes(&self, now: Instant) -> impl Iterator<Item = (Duration, LagSummary)> {
+        let past = self.past.iter().copied();
+        let recent = self.minutes.iter().filter_map(|minute| Some((minute.since, minute.summary()?)));
+        let aged = move |(since, summary)| (now.saturating_duration_since(since), summary);
+        past.chain(recent).map(aged).filter(|(age, _)| *age < HOUR)
+    }
+}
+
+impl LagSummary {
+    /// Summarizes numbers of changes by class; `None` without changes.
+    fn of(counts: &[u64], most: Duration) -> Option<Self> {
         let changes: u64 = counts.iter().sum();
-        let most = recent().map(|minute| minute.most).max().unwrap_or_default();
         let quantile = |percent: u64| {
             let rank = (changes * percent).div_ceil(100);
             let mut below = 0;
@@ -80,7 +102,7 @@ impl LagHistory {
             // The upper bound of the class, so that it is never said to be faster than it was.
             class.map_or(most, |class| upper_bound(class).min(most))
         };
-        Some(LagSummary { changes, p50: quantile(50), p99: quantile(99), most })
+        (changes > 0).then(|| Self { changes, p50: quantile(50), p99: quantile(99), most })
     }
 }
 
@@ -89,6 +111,16 @@ impl Minute {
     fn is_recent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < RECENT + MINUTE
     }
+
+    fn summary(&self) -> Option<LagSummary> {
+        let counts: Vec<u64> = self.counts.iter().map(|count| u64::from(*count)).collect();
+        LagSummary::of(&counts, self.most)
+    }
+}
+
+/// Returns a lag in milliseconds, rounded up: no change is said to have been faster than it was.
+pub(crate) fn millis_begun(lag: Duration) -> u64 {
+    u64::try_from(lag.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
 }
 
 /// Returns the class of a time, which is not above [`LONGEST`].
@@ -168,8 +200,27 @@ mod tests {
         assert_eq!(lag.recent(later).unwrap().changes, 1, "the minute in which it was");
         assert_eq!(lag.recent(later + MINUTE), None);
         lag.record(millis(1), later + MINUTE);
-        assert_eq!(lag.minutes.len(), 1);
+        assert_eq!((lag.minutes.len(), lag.past.len()), (1, 54));
         lag.record(Duration::MAX, later + MINUTE);
         assert_eq!(lag.recent(later + MINUTE).unwrap().most, LONGEST);
+    }
+
+    #[test]
+    fn an_hour_is_shown_minute_by_minute_and_no_more() {
+        let (mut lag, start) = (LagHistory::default(), Instant::now());
+        for minute in 0..90_u32 {
+            // Every third minute is quiet.
+            if minute % 3 != 0 {
+                lag.record(millis(u64::from(minute)), start + MINUTE * minute);
+            }
+        }
+        let shown: Vec<(Duration, u128)> =
+            lag.minutes(start + MINUTE * 90).map(|(age, summary)| (age, summary.most.as_millis())).collect();
+        let expected: Vec<(Duration, u128)> = (31..90_u32)
+            .filter(|minute| minute % 3 != 0)
+            .map(|minute| (MINUTE * (90 - minute), minute.into()))
+            .collect();
+        assert_eq!(shown, expected);
+        assert_eq!(lag.minutes(start + HOUR * 3).count(), 0);
     }
 }

@@ -30,6 +30,7 @@ mod owner;
 mod publish;
 mod ready;
 mod run;
+mod status_page;
 mod supervise;
 mod throttle;
 mod watch_liveness;

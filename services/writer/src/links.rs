@@ -44,6 +44,15 @@ impl Links {
         self.0.get(backend)?.lag.recent(now)
     }
 
+    /// Returns what the changes of a backend took, minute by minute, the oldest first, each with its age.
+    pub(crate) fn lag_by_minute(
+        &self,
+        backend: &BackendName,
+        now: Instant,
+    ) -> impl Iterator<Item = (Duration, LagSummary)> {
+        self.0.get(backend).into_iter().flat_map(move |link| link.lag.minutes(now))
+    }
+
     /// Returns when the client certificate of a backend's stream ends; `None`: no stream, or one without a certificate.
     pub(crate) fn certificate_ends(&self, backend: &BackendName) -> Option<SystemTime> {
         self.0.get(backend)?.certificate.map(|(_, ends)| ends)

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use gimbal_kubernetes_client::Cluster;
 use gimbal_reconcile::{Reconciler, Settings};
 use gimbal_runtime::{
-    CertificateMetrics, Exit, Liveness, Readiness, Tasks, bind, init_logging, register_process_metrics, serve_admin,
-    shutdown_token,
+    CertificateMetrics, Exit, Liveness, Readiness, Tasks, bind, init_logging, register_process_metrics,
+    serve_admin_with, shutdown_token,
 };
 use gimbal_session::{Credit, WriterLimits};
 use gimbal_transport::{OnRefusal, Reloaded, ServeOptions, ServedServices, Serving, listener_tls, serve};
@@ -28,6 +29,7 @@ use crate::metrics::Metrics;
 use crate::owner::{StateOwner, StateOwnerParts};
 use crate::publish::LeaderPublisher;
 use crate::ready::{ReadinessReport, UNREACHABLE};
+use crate::status_page::StatusPage;
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
 use crate::watch_liveness::WatchLiveness;
@@ -81,7 +83,10 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         credentials
     });
     let registry = Arc::new(registry);
-    let admin = serve_admin(admin_listener, registry, readiness.clone(), health.clone(), shutdown.clone());
+    let page = StatusPage::default();
+    let here = args.admin_listen.ip().is_loopback();
+    let routes = if here || args.status_page { page.router(here) } else { Router::new() };
+    let admin = serve_admin_with(routes, admin_listener, registry, readiness.clone(), health.clone(), shutdown.clone());
     tasks.spawn("the admin server", admin);
 
     // The lease is released last, when nothing can be written any more.
@@ -195,6 +200,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
 
     let answers =
         Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
+    page.answer_with(answers.clone());
     let services = ServedServices {
         discovery: Some(Arc::new(Streams {
             config: current.config(),

@@ -4,6 +4,7 @@ use crate::{assets, shell};
 
 /// Crates with pure logic. They must not depend on a runtime, client or server, so that they cannot do I/O.
 const PURE: &[&str] = &[
+    "gimbal-backend-summary",
     "gimbal-error-text",
     "gimbal-model",
     "gimbal-kubernetes-join",

@@ -54,12 +54,28 @@ pub async fn serve_admin(
     health: Liveness,
     shutdown: CancellationToken,
 ) -> Result<(), Exit> {
+    serve_admin_with(Router::new(), listener, registry, readiness, health, shutdown).await
+}
+
+/// Like [`serve_admin`], with more routes. A response may last a minute; one that takes longer is cut.
+///
+/// # Errors
+/// As [`serve_admin`].
+pub async fn serve_admin_with(
+    more: Router,
+    listener: TcpListener,
+    registry: Arc<Registry>,
+    readiness: Readiness,
+    health: Liveness,
+    shutdown: CancellationToken,
+) -> Result<(), Exit> {
     let router = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .route("/livez", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(Sources { registry, readiness, health });
+        .with_state(Sources { registry, readiness, health })
+        .merge(more);
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     // When all permits are taken, new clients wait in the kernel's queue, which costs this process nothing.

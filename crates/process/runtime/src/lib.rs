@@ -29,7 +29,7 @@ mod readiness;
 mod shutdown;
 mod tasks;
 
-pub use admin::serve_admin;
+pub use admin::{serve_admin, serve_admin_with};
 pub use args::parse;
 pub use certificate::CertificateMetrics;
 pub use core_dumps::forbid_core_dumps;

@@ -57,4 +57,5 @@ mod quiet;
 mod quota;
 mod restored;
 mod source;
+mod status_page;
 mod two_writers;
