@@ -118,6 +118,7 @@ impl Args {
                 require_endpoints: self.require_endpoints,
             },
             namespaces: self.patterns(),
+            has_writer: !self.writer.is_empty(),
         }
     }
 

@@ -123,6 +123,10 @@ impl<T> KuryrController<T> {
         if !self.can_translate() || (is_protected && !situation.service_is_protected()) {
             return None;
         }
+        // Only the writer says whether cluster IPs are balanced. Where they are not, one would be made for nothing for each of them.
+        if self.settings.has_writer && self.facts.is_none() && service.spec.type_.as_deref() != Some("LoadBalancer") {
+            return None;
+        }
         let spec = self.items.get(key)?.wanted_spec.as_deref()?.clone();
         let meta = Meta { name: key.name.clone(), namespace: key.namespace.clone(), ..Meta::default() };
         let metadata = LifecycleMeta {
@@ -200,13 +204,14 @@ impl<T> KuryrController<T> {
         if metadata.is_empty() && spec.is_none() {
             return None;
         }
+        let finalizer = metadata.contains_key("finalizers").then_some(finalizers::LOAD_BALANCER);
         let mut change = Map::new();
         if !metadata.is_empty() {
             change.insert("metadata".into(), Value::Object(metadata));
         }
         let (purpose, wanted) = if spec.is_some() { (Purpose::Conform, wanted) } else { (Purpose::Protect, 0) };
         change.extend(spec.map(|spec| ("spec".to_owned(), spec)));
-        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(purpose) };
+        let in_flight = InFlightWrite { wanted, finalizer, ..InFlightWrite::new(purpose) };
         Some((WriteBody::Patch { meta: target(&balancer.metadata), change: Value::Object(change) }, in_flight))
     }
 

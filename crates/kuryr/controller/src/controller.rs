@@ -116,8 +116,11 @@ impl<T> KuryrController<T> {
     /// Takes in a report. `token` comes back from [`drain_handled`](Self::drain_handled) when the statuses that follow from it
     /// have been accepted by the API server, or are there already; not at all where a later report takes its place.
     pub fn reported(&mut self, key: &DesiredKey, report: &LoadBalancerReport, token: T, now: Instant) {
-        let key = SourceKey { namespace: key.namespace.clone(), name: key.name.clone() };
-        let item = self.items.get_mut(&key).filter(|item| self.leads && item.offer.is_about(report));
+        let (of, key) = (key.kind, SourceKey { namespace: key.namespace.clone(), name: key.name.clone() });
+        let item = self.items.get_mut(&key).filter(|item| {
+            // A router may have its name.
+            self.leads && of == DesiredKind::LoadBalancer && item.offer.is_about(report)
+        });
         let Some(item) = item else {
             self.handled.push(token);
             return;

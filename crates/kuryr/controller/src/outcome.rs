@@ -35,10 +35,12 @@ impl<T> KuryrController<T> {
                 self.carried_out(&key, object, write, answer);
             }
             WriteOutcome::NotFound => {
-                // What was shown by an answer alone was deleted before the watch could show it.
+                // What was shown by an answer alone was deleted before the watch could show it. Its own load balancer is not, for that
+                // cannot go without us: the store may have gone back to before it.
                 if object.kind == KuryrKind::LoadBalancer {
                     pauses.conflicted(now);
-                    item.held.take_if(|held| held.ahead);
+                    let offered = item.offer.owner();
+                    item.held.take_if(|held| held.ahead && offered != Some(&held.uid));
                 } else {
                     // Where it is known, its watch shows whether it was deleted, or the store went back to before it.
                     let is_known = self.index.service(&key).is_some();

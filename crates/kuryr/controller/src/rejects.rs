@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gimbal_kuryr_crd::KuryrLoadBalancer;
-use gimbal_kuryr_model::DesiredKey;
+use gimbal_kuryr_model::{DesiredKey, DesiredKind};
 use gimbal_kuryr_resource::Purpose;
 use gimbal_kuryr_translate::NotStreamed;
 use gimbal_model::SourceKey;
@@ -14,11 +14,12 @@ use crate::situation::Situation;
 use crate::timing::is_shown_ready;
 
 impl<T> KuryrController<T> {
-    /// Takes in that the writer does not try an entry, and why: `reason` is one word, `message` is for the owner. That holds,
-    /// whatever becomes of the entry, until [`resolved`](Self::resolved): the writer says nothing where the same words are true
-    /// of a newer state, also if the entry left the stream meanwhile and is offered again.
+    /// Takes in that the writer does not try an entry, and why: `reason` is one word, `message` is for the owner. What it says of a
+    /// router, which may have the name of a KuryrLoadBalancer, is of no matter here. That holds, whatever becomes of the entry, until
+    /// [`resolved`](Self::resolved): the writer says nothing where the same words are true of a newer state, also if the entry left
+    /// the stream meanwhile and is offered again.
     pub fn rejected(&mut self, key: &DesiredKey, reason: &'static str, message: &str) {
-        if self.leads {
+        if self.leads && key.kind == DesiredKind::LoadBalancer {
             self.items.entry(source_key(key)).or_default().offer.rejected(reason, message);
             self.dirty.insert(source_key(key));
         }
@@ -26,7 +27,8 @@ impl<T> KuryrController<T> {
 
     /// Takes in that the writer tries an entry that it refused before.
     pub fn resolved(&mut self, key: &DesiredKey, now: Instant) {
-        if let Some(item) = self.items.get_mut(&source_key(key)) {
+        let item = self.items.get_mut(&source_key(key));
+        if let Some(item) = item.filter(|_| key.kind == DesiredKind::LoadBalancer) {
             let BalancerItem { offer, held, .. } = &mut **item;
             offer.resolved(now, |generation| is_shown_ready(held.as_ref(), generation));
             self.dirty.insert(source_key(key));

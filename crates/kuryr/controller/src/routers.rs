@@ -53,8 +53,8 @@ impl<T> KuryrController<T> {
         self.routers.uids.contains(owner)
     }
 
-    /// Whether there may be routers that have not been seen.
+    /// Whether there may be routers that have not been seen. Before the writer has said whether there are any, there may be.
     pub(crate) fn may_lack_routers(&self) -> bool {
-        !self.routers.is_complete && self.facts.as_ref().is_some_and(|facts| facts.enable_ingress)
+        !self.routers.is_complete && self.facts.as_ref().is_none_or(|facts| facts.enable_ingress)
     }
 }

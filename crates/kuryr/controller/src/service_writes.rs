@@ -2,14 +2,16 @@
 
 use std::time::Instant;
 
-use gimbal_kubernetes_objects::{BalancedService, BalancedServiceStatus, ServiceCondition};
-use gimbal_kuryr_crd::KuryrLoadBalancerSpec;
+use gimbal_kubernetes_objects::{BalancedService, BalancedServiceStatus, LoadBalancerStatus, ServiceCondition};
 use gimbal_kuryr_crd::names::finalizers;
 use gimbal_kuryr_crd::names::service_conditions::{PORTS_ERROR, REFUSED};
+use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
 use gimbal_kuryr_resource::{
     InFlightWrite, KuryrKind, PlannedWrite, Purpose, WriteBody, difference, fingerprint, protect, release, target,
 };
-use gimbal_kuryr_translate::{NotStreamed, ServiceOutcome, service_status};
+use gimbal_kuryr_translate::{
+    Annotations, NotBalanced, NotStreamed, ServiceOutcome, service_status, without_addresses,
+};
 use gimbal_model::SourceKey;
 use jiff::Timestamp;
 
@@ -98,7 +100,11 @@ impl<T> KuryrController<T> {
         let spec = situation.balancer.as_ref().map_or(&none, |balancer| &balancer.spec);
         let findings: Vec<_> = item.findings.iter().chain(&item.offer_findings).cloned().collect();
         let outcome = if goes {
-            ServiceOutcome { load_balancer: Default::default(), ports_error: None }
+            let load_balancer = match situation.need {
+                ServiceNeed::Unwanted(NotBalanced::Class) => of_others(service, situation.balancer.as_deref()),
+                _ => LoadBalancerStatus::default(),
+            };
+            ServiceOutcome { load_balancer, ports_error: None }
         } else {
             service_status(service, spec, item.hostname.as_ref(), report.as_deref(), &findings)
         };
@@ -123,6 +129,15 @@ impl<T> KuryrController<T> {
         let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Status) };
         Some((WriteBody::PatchStatus { meta: target(&service.metadata), status }, in_flight))
     }
+}
+
+/// Returns what a Service shows that another controller may serve by now: what is not ours.
+fn of_others(service: &BalancedService, balancer: Option<&KuryrLoadBalancer>) -> LoadBalancerStatus {
+    let made = balancer.and_then(|balancer| balancer.status.as_ref());
+    let mut shown = without_addresses(&service.status.load_balancer, made.into_iter());
+    let (Annotations { hostname, .. }, _) = Annotations::parse(service.annotations());
+    shown.ingress.retain(|one| hostname.is_none() || one.hostname != hostname);
+    shown
 }
 
 /// Returns the fingerprint of what of a status is ours. The times of conditions differ in every attempt to write them.

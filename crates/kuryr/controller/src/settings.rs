@@ -11,4 +11,6 @@ pub struct KuryrSettings {
     /// The namespaces in which load balancers are made. One that exists is served until its Service goes, wherever it is: a
     /// mistyped pattern must not remove anything.
     pub namespaces: NamespacePatterns,
+    /// Whether openstack-writer is to be heard: what its facts decide waits for them.
+    pub has_writer: bool,
 }

@@ -63,6 +63,8 @@ pub struct InFlightWrite {
     pub wanted: u64,
     /// Version of the object when it was sent; `None` if there was none.
     pub version: Option<Text>,
+    /// The finalizer that it sets, or removes.
+    pub finalizer: Option<&'static str>,
     /// Whether the cluster's store went back meanwhile: its answer says nothing.
     pub is_void: bool,
     /// What is reported when it is done.
@@ -73,15 +75,22 @@ impl InFlightWrite {
     /// Returns a write of which nothing else is remembered.
     #[must_use]
     pub fn new(purpose: Purpose) -> Self {
-        Self { purpose, wanted: 0, version: None, is_void: false, notices: Vec::new() }
+        Self { purpose, wanted: 0, version: None, finalizer: None, is_void: false, notices: Vec::new() }
     }
 
-    /// Whether the object has the version that it had before: of what was asked for its metadata, nothing has stayed. What becomes of a
-    /// spec or a status is noted by [`ObjectPauses::accepted`].
+    /// Whether of what was asked for the object's metadata nothing has stayed: it has the version that it had before, or, where
+    /// something else was made of the write, the finalizer is not as it was to be. What becomes of a spec or a status is noted by
+    /// [`ObjectPauses::accepted`].
     #[must_use]
     pub fn is_undone(&self, answer: &WrittenObject) -> bool {
-        let is_of_metadata = matches!(self.purpose, Purpose::Protect | Purpose::Release);
-        is_of_metadata && self.version.is_some() && self.version.as_ref() == answer.version()
+        let is_to_be_there = match self.purpose {
+            Purpose::Protect => true,
+            Purpose::Release => false,
+            _ => return false,
+        };
+        let is_other = |finalizer| answer.has_finalizer(finalizer) == Some(!is_to_be_there);
+        let is_same = self.version.is_some() && self.version.as_ref() == answer.version();
+        is_same || self.finalizer.is_some_and(is_other)
     }
 }
 

@@ -122,15 +122,24 @@ impl WrittenObject {
     /// The version of the object, unless nothing keeps it from being gone: then the API server stores nothing, and answers with the
     /// version of before.
     pub(crate) fn version(&self) -> Option<&Text> {
-        let metadata = match self {
-            Self::Service(service) => &service.metadata,
-            Self::LoadBalancer(balancer) => &balancer.metadata,
-            Self::Ingress(ingress) => &ingress.metadata,
-            Self::Router(router) => &router.metadata,
-            Self::Deleted => return None,
-        };
+        let metadata = self.metadata()?;
         let is_gone = metadata.is_being_deleted() && metadata.finalizers.is_empty();
         (!is_gone).then_some(&metadata.meta.resource_version)
+    }
+
+    /// Whether the object has a finalizer.
+    pub(crate) fn has_finalizer(&self, finalizer: &str) -> Option<bool> {
+        Some(self.metadata()?.has_finalizer(finalizer))
+    }
+
+    fn metadata(&self) -> Option<&LifecycleMeta> {
+        match self {
+            Self::Service(service) => Some(&service.metadata),
+            Self::LoadBalancer(balancer) => Some(&balancer.metadata),
+            Self::Ingress(ingress) => Some(&ingress.metadata),
+            Self::Router(router) => Some(&router.metadata),
+            Self::Deleted => None,
+        }
     }
 }
 
@@ -146,17 +155,19 @@ pub fn target(metadata: &LifecycleMeta) -> Meta {
 
 /// Sets a finalizer, beside those of others.
 #[must_use]
-pub fn protect(metadata: &LifecycleMeta, finalizer: &str) -> PlannedWrite {
+pub fn protect(metadata: &LifecycleMeta, finalizer: &'static str) -> PlannedWrite {
     let change = json!({"metadata": {"finalizers": with_finalizer(metadata, finalizer)}});
-    (WriteBody::Patch { meta: target(metadata), change }, InFlightWrite::new(Purpose::Protect))
+    let in_flight = InFlightWrite { finalizer: Some(finalizer), ..InFlightWrite::new(Purpose::Protect) };
+    (WriteBody::Patch { meta: target(metadata), change }, in_flight)
 }
 
 /// Removes a finalizer.
 #[must_use]
-pub fn release(metadata: &LifecycleMeta, finalizer: &str) -> PlannedWrite {
+pub fn release(metadata: &LifecycleMeta, finalizer: &'static str) -> PlannedWrite {
     let others: Vec<&str> = metadata.finalizers.iter().map(|name| &**name).filter(|name| *name != finalizer).collect();
     let change = json!({"metadata": {"finalizers": others}});
-    (WriteBody::Patch { meta: target(metadata), change }, InFlightWrite::new(Purpose::Release))
+    let in_flight = InFlightWrite { finalizer: Some(finalizer), ..InFlightWrite::new(Purpose::Release) };
+    (WriteBody::Patch { meta: target(metadata), change }, in_flight)
 }
 
 /// Returns the finalizers of an object, and one more.
@@ -167,6 +178,8 @@ pub fn with_finalizer<'a>(metadata: &'a LifecycleMeta, finalizer: &'a str) -> Ve
 
 #[cfg(test)]
 mod tests {
+    use gimbal_kuryr_crd::names::finalizers;
+
     use super::*;
 
     fn service(version: &str, is_deleted: bool, finalizers: &[&str]) -> BalancedService {
@@ -175,6 +188,24 @@ mod tests {
         let finalizers = finalizers.iter().map(|one| (*one).into()).collect();
         let metadata = LifecycleMeta { meta, finalizers, ..LifecycleMeta::default() };
         BalancedService { metadata, ..BalancedService::default() }
+    }
+
+    /// Nor does it tell that a webhook has made a new version while it undid the rest.
+    #[test]
+    fn a_finalizer_that_did_not_stay_is_undone_whatever_the_version_is() {
+        let with = |write: PlannedWrite| InFlightWrite { version: Some("7".into()), ..write.1 };
+        let protected = with(protect(&service("7", false, &[]).metadata, finalizers::SERVICE));
+        let released = with(release(&service("7", false, &[finalizers::SERVICE]).metadata, finalizers::SERVICE));
+        for (left, of_protect, of_release) in
+            [(&["theirs"][..], true, false), (&["theirs", finalizers::SERVICE], false, true)]
+        {
+            let answer = WrittenObject::Service(Box::new(service("8", false, left)));
+            assert_eq!(
+                (protected.is_undone(&answer), released.is_undone(&answer)),
+                (of_protect, of_release),
+                "{left:?}"
+            );
+        }
     }
 
     /// The API server stores nothing of an object that goes with its last finalizer, and answers with the version of before. A

@@ -22,6 +22,7 @@ impl<T> RouterController<T> {
             self.keep_ingresses();
             self.note_changed();
         }
+        self.place_former();
         while let Some(key) = self.dirty.pop_first() {
             let needs_item = self.routers.contains_key(&key) || self.is_wanted(&key);
             if !needs_item {
@@ -76,7 +77,7 @@ impl<T> RouterController<T> {
         }
         for key in std::mem::take(&mut self.dirty_ingresses) {
             if let Some(item) = self.ingresses.get_mut(&key) {
-                item.told = None;
+                (item.told, item.is_placed) = (None, false);
             }
             self.forget_idle_ingress(&key);
         }

@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use gimbal_kubernetes_objects::{Ingress, LoadBalancerStatus};
 use gimbal_kuryr_crd::names::finalizers;
-use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{
     InFlightWrite, KuryrKind, PlannedWrite, Purpose, WriteBody, difference, fingerprint, protect, release, target,
 };
-use gimbal_kuryr_translate::ingress_status;
+use gimbal_kuryr_translate::{ingress_status, without_addresses};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
@@ -84,15 +83,6 @@ impl<T> RouterController<T> {
     pub(crate) fn without_ours(&self, key: &SourceKey, shown: &LoadBalancerStatus) -> LoadBalancerStatus {
         let on = self.ingresses.get(key).into_iter().flat_map(|item| &item.on);
         let statuses = on.filter_map(|router| self.routers.get(router)?.kept.object()?.status.as_ref());
-        let ours: Vec<&Text> = statuses
-            .flat_map(|status| {
-                let floating = status.balancer.service_pub_ip_info.as_ref().map(|floating| &floating.ip_addr);
-                floating.into_iter().chain(status.balancer.loadbalancer.as_ref().map(|made| &made.ip))
-            })
-            .collect();
-        let is_others = |one: &&gimbal_kubernetes_objects::LoadBalancerIngress| {
-            one.ip.as_ref().is_none_or(|address| !ours.contains(&address))
-        };
-        LoadBalancerStatus { ingress: shown.ingress.iter().filter(is_others).cloned().collect() }
+        without_addresses(shown, statuses.map(|status| &status.balancer))
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct IngressItem {
     pub(crate) kept: KeptObject<Ingress>,
     /// The routers that may have routes of it.
     pub(crate) on: BTreeSet<SourceKey>,
+    /// Whether those are among them that it may have left when this process began.
+    pub(crate) is_placed: bool,
     /// Whether the API server is to be asked for it.
     pub(crate) needs_proof: bool,
     /// What the API server answered when it was asked.

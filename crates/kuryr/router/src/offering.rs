@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_kuryr_resource::{KuryrKind, Purpose};
+use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
 use gimbal_model::SourceKey;
 
@@ -117,12 +117,12 @@ impl<T> RouterController<T> {
         }
     }
 
-    /// Whether the Ingresses that a router serves have their finalizers. One for which the API server refuses that is served
-    /// nevertheless: it was, before this process began.
+    /// Whether the Ingresses that a router serves have their finalizers. One that does not get it is served nevertheless: it was,
+    /// before this process began.
     fn are_protected(&self, key: &SourceKey) -> bool {
         let is_protected = |ingress: &SourceKey| {
             let item = self.ingresses.get(ingress);
-            item.is_none_or(|item| item.is_protected() || item.pauses.is_refused(Purpose::Protect))
+            item.is_none_or(|item| item.is_protected() || item.pauses.is_failing())
         };
         let mut places = self.routers.get(key).into_iter().flat_map(|item| &item.ingresses);
         places.all(|(ingress, place)| *place != IngressPlace::Served || is_protected(ingress))

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_crd::names::{ingress_reasons, reasons};
 use gimbal_kuryr_resource::{
     ClusterObject, InFlightWrite, KuryrKind, Purpose, Told, WriteOutcome, WrittenObject, fingerprint,
@@ -37,10 +38,9 @@ impl<T> RouterController<T> {
             }
             WriteOutcome::NotFound => {
                 pauses.conflicted(now);
-                // What was shown by an answer alone was deleted before the watch could show it.
                 match object.kind {
                     KuryrKind::Ingress => self.ingress_absent(&key),
-                    _ => drop(self.routers.get_mut(&key).map(|item| item.kept.answered_absent())),
+                    _ => self.router_absent(&key),
                 }
             }
             WriteOutcome::Conflict => pauses.conflicted(now),
@@ -63,15 +63,25 @@ impl<T> RouterController<T> {
     }
 
     /// The API server has no Ingress of this name. Where one is known, its watch shows whether it was deleted, or the store went back
-    /// to before it.
+    /// to before it; one that was going is wanted by nobody either way.
     fn ingress_absent(&mut self, key: &SourceKey) {
         let Some(item) = self.ingresses.get_mut(key) else { return };
         item.needs_proof = false;
         if item.kept.answered_absent() {
             self.index.delete_ingress(&key.namespace, &key.name);
         }
-        if item.kept.object().is_none() {
+        if item.kept.object().is_none_or(|ingress| ingress.metadata.is_being_deleted()) {
             item.proof = Some(IngressProof::Absent);
+        }
+    }
+
+    /// The API server has no router of this name. What was shown by an answer alone was deleted before the watch could show it; but for
+    /// one that is offered, which cannot go without us: the store may have gone back to before it.
+    fn router_absent(&mut self, key: &SourceKey) {
+        let Some(item) = self.routers.get_mut(key) else { return };
+        let is_offered = |router: &KuryrL7Router| item.offer.owner() == Some(&router.metadata.meta.uid);
+        if !item.kept.object().is_some_and(|router| is_offered(router)) {
+            item.kept.answered_absent();
         }
     }
 

@@ -7,7 +7,7 @@ use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, IngressProof, named_ingresses, spec_version};
+use crate::item::{IngressPlace, IngressProof, has_ingress_finalizer, named_ingresses, spec_version};
 
 impl<T> RouterController<T> {
     /// Decides which Ingresses a router serves. One that it does not serve yet has its finalizer first.
@@ -37,6 +37,37 @@ impl<T> RouterController<T> {
         }
     }
 
+    /// Which routers an Ingress was leaving when this process began is not known: one that is not to be served, and has its finalizer,
+    /// may have routes at each router that may have served it, until that has reported.
+    pub(crate) fn place_former(&mut self) {
+        if self.facts.is_none() || !self.knows_ingresses() {
+            return;
+        }
+        for key in &self.dirty_ingresses {
+            let Some(item) = self.ingresses.get(key).filter(|item| !item.is_placed) else { continue };
+            let leaves = item.kept.object().is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata));
+            let on = if leaves && self.router_for(key).is_none() { self.may_have_served_it(key) } else { Vec::new() };
+            for router in &on {
+                if let Some(item) = self.routers.get_mut(router) {
+                    item.ingresses.entry(key.clone()).or_insert(IngressPlace::Leaving(None));
+                }
+            }
+            self.dirty.extend(on.iter().cloned());
+            if let Some(item) = self.ingresses.get_mut(key) {
+                item.is_placed = true;
+                item.on.extend(on);
+            }
+        }
+    }
+
+    fn may_have_served_it(&self, ingress: &SourceKey) -> Vec<SourceKey> {
+        let served = self
+            .routers
+            .iter()
+            .filter(|(key, item)| item.kept.object().is_some_and(|router| self.may_have_served(key, router, ingress)));
+        served.map(|(key, _)| key.clone()).collect()
+    }
+
     fn to_be_served(&self, key: &SourceKey) -> BTreeSet<SourceKey> {
         if self.facts.is_some() && !self.is_enabled() {
             return BTreeSet::new();
@@ -44,8 +75,16 @@ impl<T> RouterController<T> {
         let item = self.routers.get(key);
         let named = item.and_then(|item| item.kept.object()).map(|router| named_ingresses(router));
         let is_served = |ingress: &SourceKey| {
-            let is_protected = || self.ingresses.get(ingress).is_some_and(|item| item.is_protected());
-            let was_served = || item.is_some_and(|item| item.ingresses.get(ingress) == Some(&IngressPlace::Served));
+            let of_ingress = self.ingresses.get(ingress);
+            let is_protected = || of_ingress.is_some_and(|item| item.is_protected());
+            // The answer to a write may be newer than what the watch has shown. Without the finalizer it was placed here before the
+            // writer said anything, as every Ingress is then.
+            let has_finalizer = || {
+                let known = of_ingress.and_then(|item| item.kept.object());
+                known.is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata))
+            };
+            let is_placed = || item.is_some_and(|item| item.ingresses.get(ingress) == Some(&IngressPlace::Served));
+            let was_served = || is_placed() && has_finalizer();
             let is_named = || named.as_ref().is_some_and(|named| named.contains(ingress));
             self.may_be_served(ingress) && (self.facts.is_none() || is_protected() || was_served() || is_named())
         };
@@ -115,10 +154,11 @@ impl<T> RouterController<T> {
             // One that was seen to be deleted may have had a successor of its name, which has the routes by now.
             None => item.proof != Some(IngressProof::Absent),
             // One that is shown to go may have gone long ago, too.
-            Some(object) => {
-                let version = &object.metadata.meta.resource_version;
-                !matches!(&item.proof, Some(IngressProof::Version(known)) if known == version)
-            }
+            Some(object) => match &item.proof {
+                Some(IngressProof::Version(known)) => *known != object.metadata.meta.resource_version,
+                Some(IngressProof::Absent) => !object.metadata.is_being_deleted(),
+                None => true,
+            },
         }
     }
 

@@ -7,7 +7,7 @@ use gimbal_kuryr_translate::{KnownSecret, router_knowledge};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressProof, has_ingress_finalizer};
+use crate::item::{IngressPlace, IngressProof, has_ingress_finalizer};
 
 /// An object of a kind that is watched, as far as it matters here.
 pub trait RoutedObject: private::TakeRouted {
@@ -293,6 +293,11 @@ impl<T> RouterController<T> {
         for item in self.routers.values_mut() {
             item.kept.store_went_back();
             (item.ours, item.unmade) = (None, None);
+            for place in item.ingresses.values_mut() {
+                if let IngressPlace::Leaving(from) = place {
+                    *from = None;
+                }
+            }
             // A deletion of which the writer has not heard is decided anew.
             item.offer.take_back_deletion();
             item.pauses.void_in_flight();

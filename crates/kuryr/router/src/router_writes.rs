@@ -173,14 +173,27 @@ impl<T> RouterController<T> {
         if metadata.is_empty() && spec.is_none() {
             return None;
         }
+        let finalizer = metadata.contains_key("finalizers").then_some(finalizers::L7_ROUTER);
         let mut change = Map::new();
         if !metadata.is_empty() {
             change.insert("metadata".into(), Value::Object(metadata));
         }
         let purpose = if spec.is_some() { Purpose::Conform } else { Purpose::Protect };
         change.extend(spec.map(|spec| ("spec".to_owned(), spec)));
-        let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(purpose) };
+        let in_flight = InFlightWrite { wanted, finalizer, ..InFlightWrite::new(purpose) };
         Some((WriteBody::Patch { meta: target(&router.metadata), change: Value::Object(change) }, in_flight))
+    }
+
+    /// Whether a router is made for an Ingress when that asks for it, or was once. That of a controller elsewhere is not.
+    pub(crate) fn may_have_served(&self, key: &SourceKey, router: &KuryrL7Router, ingress: &SourceKey) -> bool {
+        let is_shared = *key == self.settings.ingresses.shared;
+        is_made_for_ingresses(router)
+            && match kind_of(router) {
+                _ if is_shared => true,
+                Some(SHARED) => false,
+                Some(OWN) => key == ingress,
+                _ => key.namespace == ingress.namespace,
+            }
     }
 
     /// What kind of router is made under a key.
@@ -189,12 +202,15 @@ impl<T> RouterController<T> {
             return SHARED;
         }
         let own = self.index.ingresses_of(key).all(|(ingress, _)| ingress.name == key.name);
-        if own { "own" } else { "group" }
+        if own { OWN } else { "group" }
     }
 }
 
 /// The value of the label of a shared router.
 const SHARED: &str = "shared";
+
+/// That of a router that was made for one Ingress.
+const OWN: &str = "own";
 
 fn kind_of(router: &KuryrL7Router) -> Option<&str> {
     router.metadata.meta.labels.get(labels::ROUTER_OF).map(|kind| &**kind)

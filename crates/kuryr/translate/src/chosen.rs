@@ -1,15 +1,17 @@
 //! What was chosen for a load balancer that exists.
 
 use gimbal_kuryr_crd::names::annotations as names;
-use gimbal_kuryr_crd::{KuryrL7RouterSpec, KuryrLoadBalancerSpec};
-use gimbal_kuryr_model::{ClassDefaults, CloudFacts, DesiredMembers, LoadBalancerHeader, Text};
+use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrL7RouterSpec, KuryrLoadBalancerSpec};
+use gimbal_kuryr_model::{
+    ClassDefaults, CloudFacts, DesiredMembers, ListenerKind, LoadBalancerHeader, ProxyVersion, Text,
+};
 
 use crate::finding::shown;
 use crate::members::own_subnet;
 use crate::{Annotations, Finding};
 
 /// What was chosen for a load balancer that exists, and would be another one if it were chosen anew: what it keeps for its life,
-/// and where its floating IP comes from. Where the writer's configuration does not have any more what a Service names, or where that
+/// where its floating IP comes from, and what its clients and members speak. Where the writer's configuration does not have any more what a Service names, or where that
 /// cannot be read any more, this stays (docs/way-back.md#which-services).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Chosen {
@@ -25,6 +27,8 @@ pub struct Chosen {
     pub(crate) floating_subnet: Option<Text>,
     pub(crate) floating_address: Option<Text>,
     pub(crate) shared_group: Option<Text>,
+    pub(crate) proxy_protocol: Option<KlbProxyProtocol>,
+    pub(crate) x_forwarded_for: Option<bool>,
     /// The subnet that the load balancer was made in, whatever its spec says.
     pub(crate) made_in: Option<Text>,
 }
@@ -46,6 +50,8 @@ impl Chosen {
             floating_subnet: spec.floating_subnet_id.clone(),
             floating_address: spec.lb_ip.clone(),
             shared_group: spec.shared_group.clone(),
+            proxy_protocol: spec.proxy_protocol.filter(|proxy| *proxy != KlbProxyProtocol::None),
+            x_forwarded_for: spec.x_forwarded_for.filter(|is_set| *is_set),
             made_in: None,
         }
     }
@@ -87,8 +93,9 @@ impl Chosen {
     /// Reads it from what is streamed of it, which says nothing of the members' subnet.
     #[must_use]
     pub fn of_header(header: &LoadBalancerHeader) -> Self {
-        let LoadBalancerHeader { placement, vip, floating, shared_group, .. } = header;
+        let LoadBalancerHeader { placement, vip, floating, shared_group, balancing, listeners, .. } = header;
         let floating = floating.as_deref();
+        let is_http = listeners.iter().any(|listener| listener.kind == ListenerKind::Http);
         Self {
             project: Some(placement.project.clone()),
             provider: placement.provider.clone(),
@@ -102,6 +109,11 @@ impl Chosen {
             floating_subnet: floating.and_then(|floating| floating.subnet.clone()),
             floating_address: floating.and_then(|floating| floating.address).map(|address| address.to_string().into()),
             shared_group: shared_group.as_ref().map(|group| group.name.clone()),
+            proxy_protocol: balancing.proxy.map(|version| match version {
+                ProxyVersion::V1 => KlbProxyProtocol::V1,
+                ProxyVersion::V2 => KlbProxyProtocol::V2,
+            }),
+            x_forwarded_for: is_http.then_some(true),
             made_in: None,
         }
     }
@@ -117,35 +129,39 @@ impl Chosen {
         Self { member_subnet: chosen.filter(|_| is_of_all && !is_own).cloned(), ..self }
     }
 
-    /// Lets what was chosen stand in for annotations that cannot be read: a slip of the pen replaces no load balancer, lets no address
-    /// go, and leaves no group. The writer refuses what it does not allow.
+    /// Lets what was chosen stand in for annotations that cannot be read: a slip of the pen replaces no load balancer and no listener,
+    /// lets no address go, leaves no group, and changes nothing of what members are sent. The writer refuses what it does not allow.
     pub(crate) fn stand_in(&self, annotations: &mut Annotations, findings: &mut [Finding]) {
         for finding in findings {
             let Finding::Annotation { name, value, problem } = finding else { continue };
             let as_before = Finding::AsBefore { name, value: value.clone(), problem: *problem };
-            let (asked, before) = match *name {
-                names::PROJECT => (&mut annotations.project, &self.project),
-                names::SHARED_GROUP => (&mut annotations.shared_group, &self.shared_group),
+            let stays = match *name {
+                names::PROJECT => keep(&mut annotations.project, &self.project),
+                names::SHARED_GROUP => keep(&mut annotations.shared_group, &self.shared_group),
                 "loadbalancer.openstack.org/floating-network-id" => {
-                    (&mut annotations.floating_network, &self.floating_network)
+                    keep(&mut annotations.floating_network, &self.floating_network)
                 }
-                "loadbalancer.openstack.org/subnet-id" => (&mut annotations.subnet, &self.subnet),
-                "loadbalancer.openstack.org/member-subnet-id" => (&mut annotations.member_subnet, &self.member_subnet),
-                "loadbalancer.openstack.org/network-id" => (&mut annotations.network, &self.network),
-                "loadbalancer.openstack.org/port-id" => (&mut annotations.port, &self.port),
-                "loadbalancer.openstack.org/flavor-id" => (&mut annotations.flavor, &self.flavor),
+                "loadbalancer.openstack.org/subnet-id" => keep(&mut annotations.subnet, &self.subnet),
+                "loadbalancer.openstack.org/member-subnet-id" => {
+                    keep(&mut annotations.member_subnet, &self.member_subnet)
+                }
+                "loadbalancer.openstack.org/network-id" => keep(&mut annotations.network, &self.network),
+                "loadbalancer.openstack.org/port-id" => keep(&mut annotations.port, &self.port),
+                "loadbalancer.openstack.org/flavor-id" => keep(&mut annotations.flavor, &self.flavor),
                 "loadbalancer.openstack.org/availability-zone" => {
-                    (&mut annotations.availability_zone, &self.availability_zone)
+                    keep(&mut annotations.availability_zone, &self.availability_zone)
+                }
+                "loadbalancer.openstack.org/proxy-protocol" => {
+                    keep(&mut annotations.proxy_protocol, &self.proxy_protocol)
+                }
+                "loadbalancer.openstack.org/x-forwarded-for" => {
+                    keep(&mut annotations.x_forwarded_for, &self.x_forwarded_for)
                 }
                 // See `Choices::class`.
-                "loadbalancer.openstack.org/class" => {
-                    *finding = as_before;
-                    continue;
-                }
-                _ => continue,
+                "loadbalancer.openstack.org/class" => true,
+                _ => false,
             };
-            if before.is_some() {
-                asked.clone_from(before);
+            if stays {
                 *finding = as_before;
             }
         }
@@ -165,4 +181,12 @@ impl Chosen {
             availability_zone: self.availability_zone.clone(),
         }
     }
+}
+
+/// Lets what was chosen before stand in for what is asked, and returns whether anything was chosen.
+fn keep<T: Clone>(asked: &mut Option<T>, before: &Option<T>) -> bool {
+    if before.is_some() {
+        asked.clone_from(before);
+    }
+    before.is_some()
 }

@@ -50,7 +50,7 @@ pub use ingress::{
 pub use kept_service::KeptService;
 pub use nodes::{NodeChange, Nodes};
 pub use rediscover::{StatusKnowledge, status_knowledge};
-pub use service_status::{ServiceOutcome, service_status};
+pub use service_status::{ServiceOutcome, service_status, without_addresses};
 pub use slices::SlicePart;
 pub use spec::{Input, Translated, translate};
 pub use status::{StatusInput, status};

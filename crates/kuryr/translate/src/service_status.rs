@@ -2,7 +2,7 @@
 
 use gimbal_kubernetes_objects::{BalancedService, LoadBalancerIngress, LoadBalancerStatus, PortStatus};
 use gimbal_kuryr_crd::names::GROUP;
-use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrLoadBalancerSpec};
+use gimbal_kuryr_crd::{KlbProxyProtocol, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus};
 use gimbal_kuryr_model::{ListenerKind, LoadBalancerReport, Phase, ReportedCondition, Text};
 use gimbal_model::Protocol;
 
@@ -52,6 +52,22 @@ pub fn service_status(
     let load_balancer =
         if is_shown { shown(spec, hostname, report, ports).unwrap_or_default() } else { previous.clone() };
     ServiceOutcome { load_balancer, ports_error }
+}
+
+/// Returns what a Service or an Ingress shows without the addresses of these load balancers: another controller may show its own
+/// already.
+#[must_use]
+pub fn without_addresses<'a>(
+    shown: &LoadBalancerStatus,
+    made: impl Iterator<Item = &'a KuryrLoadBalancerStatus>,
+) -> LoadBalancerStatus {
+    let addresses = made.flat_map(|status| {
+        let floating = status.service_pub_ip_info.as_ref().map(|floating| &floating.ip_addr);
+        floating.into_iter().chain(status.loadbalancer.as_ref().map(|made| &made.ip))
+    });
+    let ours: Vec<&Text> = addresses.collect();
+    let is_others = |one: &&LoadBalancerIngress| one.ip.as_ref().is_none_or(|address| !ours.contains(&address));
+    LoadBalancerStatus { ingress: shown.ingress.iter().filter(is_others).cloned().collect() }
 }
 
 /// Whether there is a load balancer that answers no client.

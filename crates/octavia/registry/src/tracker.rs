@@ -140,7 +140,8 @@ impl PendingTracker {
             return Vec::new();
         }
         let lists: BTreeSet<_> = self.pending.values().map(|one| (one.project.clone(), word(one.status))).collect();
-        self.round = Some(ListRound { begun: now, outstanding: lists.len(), unread: BTreeSet::new(), still: BTreeSet::new() });
+        self.round =
+            Some(ListRound { begun: now, outstanding: lists.len(), unread: BTreeSet::new(), still: BTreeSet::new() });
         let read = |(project, status): (Text, &str)| {
             let query = vec![
                 ("tags", cluster_tag.to_owned()),

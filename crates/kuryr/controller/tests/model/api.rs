@@ -58,7 +58,8 @@ pub struct Api {
 }
 
 pub fn wants(service: &Value) -> bool {
-    matches!(text(service, "/spec/type"), "LoadBalancer" | "ClusterIP") && !is_going(service)
+    let is_of_others = text(service, "/spec/loadBalancerClass") == "of-others";
+    matches!(text(service, "/spec/type"), "LoadBalancer" | "ClusterIP") && !is_of_others && !is_going(service)
 }
 
 /// The owner of a KuryrLoadBalancer.

@@ -7,7 +7,7 @@ use gimbal_kuryr_model::{CloudFacts, DesiredEntry, VipWish};
 use gimbal_kuryr_resource::{ClusterKnowledge, Sighting};
 use serde_json::{Value, json};
 
-use crate::api::{BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, has};
+use crate::api::{BALANCER_FINALIZER, Kind, SERVICE_FINALIZER, has, is_going};
 use crate::common::{ORDER, conditions, get, of_owner, served};
 use crate::world::{World, facts, service, slice};
 
@@ -195,6 +195,25 @@ fn what_names_a_router_as_its_owner_removes_nothing() {
         world.controller.saw_router(&Sighting::ListDone);
         world.rest();
         assert!(removes(&world), "there is no such router");
+    }
+}
+
+/// Nor does what was decided before the writer has said whether there are routers.
+#[test]
+fn what_names_a_router_removes_nothing_once_the_facts_come() {
+    let owner = "6d0e7f4e-0000-4000-8000-000000000001";
+    let removal = DesiredEntry::Deleting { owner: owner.into() };
+    for (enable_ingress, removes) in [(true, false), (false, true)] {
+        let mut world = World::new(false);
+        (world.works, world.patience) = (false, Duration::from_secs(20));
+        world.api.create(Kind::Balancer, "a", of_owner(owner));
+        world.rest();
+        world.knows_facts = true;
+        world.controller.set_facts(&CloudFacts { enable_ingress, ..facts() });
+        world.rest();
+        let removed = world.offered.values().any(|entry| **entry == removal);
+        assert_eq!(removed, removes, "{enable_ingress}: {:?}", world.offered);
+        assert_eq!(is_going(&get(&world, Kind::Balancer)), removes, "{enable_ingress}");
     }
 }
 

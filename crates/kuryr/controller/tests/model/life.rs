@@ -152,11 +152,45 @@ fn a_type_that_wants_none_is_a_transition() {
     assert_ne!(get(&world, Kind::Balancer), Value::Null);
 }
 
+/// It is served by another controller by now, which would show its address again.
+#[test]
+fn what_another_controller_shows_stays_while_ours_goes() {
+    let to_others = |it: &mut Value, shown: Value| {
+        it["spec"]["type"] = json!("LoadBalancer");
+        it["spec"]["loadBalancerClass"] = json!("of-others");
+        it["metadata"]["annotations"] = json!({"loadbalancer.openstack.org/hostname": "ours.example"});
+        it["status"]["loadBalancer"] = json!({ "ingress": shown });
+    };
+    let theirs = json!([{"ip": "1.2.3.4"}]);
+    for (through, shown) in [
+        (Some("NodePort"), theirs.clone()),
+        (None, theirs.clone()),
+        (None, json!([{"ip": "10.96.0.10"}, {"ip": "1.2.3.4"}, {"hostname": "ours.example"}])),
+    ] {
+        let mut world = served();
+        world.works = false;
+        if let Some(type_) = through {
+            world.api.edit(Kind::Service, "a", |it| it["spec"]["type"] = json!(type_));
+            world.rest();
+            assert_eq!(world.heard, ["a deleting Service-2"]);
+        }
+        world.api.edit(Kind::Service, "a", |it| to_others(it, shown.clone()));
+        world.rest();
+        assert!(api::is_going(&get(&world, Kind::Balancer)), "{through:?}");
+        assert_eq!(get(&world, Kind::Service)["status"]["loadBalancer"]["ingress"], theirs, "{through:?}: {shown}");
+        world.works = true;
+        world.rest();
+        let service = get(&world, Kind::Service);
+        assert!(!api::has(&service, SERVICE_FINALIZER) && get(&world, Kind::Balancer).is_null());
+        assert_eq!(service["status"]["loadBalancer"]["ingress"], theirs, "{through:?}: {shown}");
+    }
+}
+
 #[test]
 fn settings_say_what_is_served_and_let_stay_what_exists() {
     let settings = KuryrSettings {
         services: ControllerSettings { require_endpoints: true, ..ControllerSettings::default() },
-        namespaces: NamespacePatterns::default(),
+        ..KuryrSettings::default()
     };
     let mut world = World::with(true, settings);
     world.api.create(Kind::Service, "a", service("LoadBalancer", 80));

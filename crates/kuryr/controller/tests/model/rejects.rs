@@ -67,6 +67,25 @@ fn what_is_taken_back_is_not_shown_until_there_is_a_report() {
     world.check();
 }
 
+/// Where Ingresses are not served, nobody else hears of routers.
+#[test]
+fn what_is_said_of_a_router_concerns_no_load_balancer_of_its_name() {
+    let mut world = served();
+    let router = DesiredKey::new(DesiredKind::L7Router, "team", "a");
+    world.controller.rejected(&router, "ProjectNotAllowed", "no");
+    world.rest();
+    world.check();
+    let report = report(&"Service-2".into(), 1, Phase::Blocked, ReportedObjects::default());
+    world.deliver(&router, &report, 101);
+    world.rest();
+    world.check();
+    world.writer.refuse("a", Some("no"));
+    world.rest();
+    world.controller.resolved(&router, world.now);
+    world.rest();
+    assert_eq!(refusal(&world), ("ProjectNotAllowed".into(), "no".into()));
+}
+
 #[test]
 fn what_ended_with_a_stream_ends_with_the_next_report() {
     let mut world = refused("no");

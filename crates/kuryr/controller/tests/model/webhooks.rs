@@ -43,6 +43,15 @@ fn what_a_webhook_takes_away_is_not_set_again_at_once() {
             without(object, "metadata", "finalizers");
         }
     };
+    let finalizers_with_stamp: fn(Kind, &mut Value) = |kind, object| {
+        if kind == Kind::Service {
+            without(object, "metadata", "finalizers");
+            // Each write makes a new version.
+            let stamps =
+                object["metadata"]["annotations"]["stamps"].as_str().map_or(0, |it| it.parse::<u64>().unwrap());
+            object["metadata"]["annotations"]["stamps"] = json!((stamps + 1).to_string());
+        }
+    };
     let owners: fn(Kind, &mut Value) = |kind, object| {
         if kind == Kind::Balancer {
             without(object, "metadata", "ownerReferences");
@@ -55,6 +64,7 @@ fn what_a_webhook_takes_away_is_not_set_again_at_once() {
     };
     for (webhook, refusal, told) in [
         (finalizers, None, ["KuryrAddServiceFinalizerError"].as_slice()),
+        (finalizers_with_stamp, None, &["KuryrAddServiceFinalizerError"]),
         (owners, None, &["KuryrEnsureLBError", "KuryrEnsuredLB"]),
         // Only what is refused has a condition.
         (of_status, Some("no"), &["KuryrEnsureLBError"]),

@@ -1,7 +1,7 @@
 //! A store that was restored to an older state, and settings that leave Services out.
 
 use gimbal_kuryr_controller_core::{KuryrController, KuryrSettings};
-use gimbal_kuryr_model::{CloudFacts, VipMode};
+use gimbal_kuryr_model::{CloudFacts, Phase, ReportedObjects, VipMode};
 use gimbal_kuryr_resource::ClusterKnowledge;
 use gimbal_kuryr_translate::ControllerSettings;
 use serde_json::{Value, json};
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::api::{self, BALANCER_FINALIZER, Kind, SERVICE_FINALIZER};
 use crate::common::{ORDER, conditions, get, reasons, served};
 use crate::world::{World, facts, service, slice};
+use crate::writer::report;
 
 pub fn deleting(world: &World) -> bool {
     world.heard.iter().any(|heard| heard.contains("deleting"))
@@ -113,6 +114,34 @@ fn a_load_balancer_of_its_own_is_not_deleted_by_a_restored_store() {
     assert_eq!(world.heard.last().map(String::as_str), Some("a gone"));
 }
 
+/// What it was not seen to be yet may be all that is known of it.
+#[test]
+fn a_status_that_finds_nothing_is_no_deletion() {
+    let mut world = World::new(true);
+    world.api.back_up();
+    let spec = json!({
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
+    });
+    world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));
+    world.rest();
+    let key = world.offered.keys().next().unwrap().clone();
+    let mut report = report(&"Balancer-1".into(), 1, Phase::Blocked, ReportedObjects::default());
+    report.objects.load_balancer = world.writer.latest_balancer(&key);
+    report.last_error = Some("no room".into());
+    world.deliver(&key, &report, 101);
+    assert!(world.plan() && world.answer(0, 0), "its status, which the watch does not show");
+    world.go_back();
+    report.last_error = Some("no room at all".into());
+    report.phase = Phase::Degraded;
+    world.deliver(&key, &report, 102);
+    assert!(world.plan() && world.answer(0, 0), "its status, which is not there any more");
+    world.drain();
+    world.rest();
+    assert!(!deleting(&world), "{:?}", world.heard);
+    assert_eq!(world.heard.last().map(String::as_str), Some("a gone"));
+}
+
 pub fn settings(services: ControllerSettings) -> KuryrSettings {
     KuryrSettings { services, ..KuryrSettings::default() }
 }
@@ -162,6 +191,31 @@ fn a_flag_takes_no_load_balancer_away() {
     restart_with(&mut world, ControllerSettings::default());
     world.check();
     assert!(api::has(&get(&world, Kind::Balancer), BALANCER_FINALIZER));
+}
+
+/// One that is made for nothing would be removed at once, for each Service of the cluster.
+#[test]
+fn whether_a_cluster_ip_is_balanced_is_asked_before_it_is() {
+    let waits = KuryrSettings { has_writer: true, ..KuryrSettings::default() };
+    for (vip, is_balanced) in [(VipMode::Allocate, false), (VipMode::ClusterIp, true)] {
+        let mut world = World::with(false, waits.clone());
+        world.api.create(Kind::Service, "a", service("ClusterIP", 80));
+        world.rest();
+        assert_eq!((world.writes, reasons(&world)), (0, vec![]), "{:?}", world.purposes);
+        world.knows_facts = true;
+        world.controller.set_facts(&CloudFacts { vip, ..facts() });
+        world.rest();
+        assert_eq!(get(&world, Kind::Balancer).is_null(), !is_balanced, "{:?}", world.purposes);
+        assert_eq!(world.writes > 0, is_balanced, "{:?}", world.purposes);
+    }
+    // Another one is begun with at once.
+    let mut world = World::with(false, waits);
+    world.api.create(Kind::Service, "a", service("LoadBalancer", 80));
+    world.rest();
+    assert_eq!(world.purposes[0], "create it true");
+    world.learn_facts();
+    world.rest();
+    world.check();
 }
 
 #[test]

@@ -78,17 +78,53 @@ fn a_router_of_a_group_goes_with_its_last_ingress() {
 
 #[test]
 fn an_ingress_waits_for_its_routes_to_leave_octavia() {
-    let mut world = served();
-    world.works = false;
-    world.api.delete(Kind::Ingress, "team/a");
-    world.rest();
-    assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty(), "its routes leave the spec");
-    let a = world.api.get(Kind::Ingress, "team/a").expect("it waits");
-    assert!(api::has(a, INGRESS_FINALIZER));
-    world.works = true;
-    world.rest();
-    world.check();
-    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+    for (router, asked) in [(SHARED, None), ("team/web", Some("group:web"))] {
+        for restarts in [false, true] {
+            let mut world = World::new(Some(true));
+            world.api.create(Kind::Ingress, "team/a", ingress("kuryr", asked, "s1"));
+            // What keeps the router of a group.
+            world.api.create(Kind::Ingress, "team/b", ingress("kuryr", asked, "s2"));
+            world.rest();
+            world.works = false;
+            world.api.delete(Kind::Ingress, "team/a");
+            world.rest();
+            let named = named(world.api.get(Kind::Router, router).unwrap());
+            assert_eq!(named, ["team/b".to_owned()].into(), "its routes leave the spec");
+            if restarts {
+                world.restart(&KINDS);
+                world.rest();
+            }
+            let a = world.api.get(Kind::Ingress, "team/a").expect("it waits");
+            assert!(api::has(a, INGRESS_FINALIZER), "{router}, restarts: {restarts}");
+            world.works = true;
+            world.rest();
+            world.check();
+            assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+        }
+    }
+}
+
+/// What is left of it is not known after a restart, and every router that may have had it is gone or has said so.
+#[test]
+fn an_ingress_of_a_router_that_is_gone_waits_for_nothing_after_a_restart() {
+    for (enabled, by_hand) in [(true, false), (true, true), (false, false)] {
+        let mut world = served();
+        if by_hand {
+            let spec = json!({"project_id": "project", "subnet_id": "services"});
+            world.api.create(Kind::Router, "team/mine", json!({ "spec": spec }));
+            world.rest();
+        }
+        world.works = false;
+        world.api.delete(Kind::Ingress, "team/a");
+        world.enabled = Some(enabled);
+        world.restart(&KINDS);
+        world.rest();
+        assert!(world.api.get(Kind::Ingress, "team/a").is_some(), "it waits");
+        world.works = true;
+        world.rest();
+        world.check();
+        assert_eq!(world.api.get(Kind::Ingress, "team/a"), None, "{enabled}, {by_hand}");
+    }
 }
 
 /// That is what a report about a later generation says whose load balancer is pending for ever, or in ERROR.
@@ -338,18 +374,25 @@ fn one_that_somebody_made_with_routes_of_others_keeps_none_of_them() {
 
 #[test]
 fn an_address_is_taken_back_before_an_ingress_is_let_go() {
-    let mut world = served();
-    world.api.refuses_status = Some((Kind::Ingress, "team/a".into()));
-    world.patience = std::time::Duration::from_secs(10);
-    world.api.edit(Kind::Ingress, "team/a", |it| it["spec"]["ingressClassName"] = json!("nginx"));
-    world.rest();
-    assert!(api::has(world.api.get(Kind::Ingress, "team/a").unwrap(), INGRESS_FINALIZER));
-    world.api.refuses_status = None;
-    world.pass(std::time::Duration::from_secs(600));
-    world.rest();
-    world.check();
-    let a = world.api.get(Kind::Ingress, "team/a").unwrap();
-    assert_eq!((&a["status"]["loadBalancer"], api::has(a, INGRESS_FINALIZER)), (&json!({}), false));
+    for restarts in [false, true] {
+        let mut world = served();
+        world.api.refuses_status = Some((Kind::Ingress, "team/a".into()));
+        world.patience = std::time::Duration::from_secs(10);
+        world.api.edit(Kind::Ingress, "team/a", |it| it["spec"]["ingressClassName"] = json!("nginx"));
+        world.rest();
+        assert!(api::has(world.api.get(Kind::Ingress, "team/a").unwrap(), INGRESS_FINALIZER));
+        if restarts {
+            world.restart(&KINDS);
+            world.rest();
+        }
+        world.api.refuses_status = None;
+        world.pass(std::time::Duration::from_secs(600));
+        world.rest();
+        world.check();
+        let a = world.api.get(Kind::Ingress, "team/a").unwrap();
+        let left = (&a["status"]["loadBalancer"], api::has(a, INGRESS_FINALIZER));
+        assert_eq!(left, (&json!({}), false), "restarts: {restarts}");
+    }
 }
 
 #[test]

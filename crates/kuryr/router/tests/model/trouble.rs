@@ -1,5 +1,8 @@
 //! What is not known is not concluded from.
 
+use std::time::Duration;
+
+use gimbal_kuryr_model::DesiredEntry;
 use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind};
 use serde_json::json;
 
@@ -68,24 +71,101 @@ fn an_ingress_that_was_not_seen_yet_keeps_its_router() {
 /// A watch that is behind shows the deletion of an Ingress, whose successor of the same name is served.
 #[test]
 fn an_ingress_that_is_there_again_keeps_its_routes_while_its_deletion_is_shown() {
-    let mut world = served();
-    world.api.delete(Kind::Ingress, "team/a");
-    world.rest();
-    world.api.create(Kind::Ingress, "team/a", ingress("kuryr", None, "s1"));
-    world.rest();
-    world.check();
-    world.purposes.clear();
-    world.restart_behind();
-    while world.watch(Kind::Ingress) {
-        world.plan();
-        for _ in 0..5 {
-            world.answer(0, 0);
+    for (router, asked) in [(SHARED, None), ("team/a", Some("own"))] {
+        let mut world = World::new(Some(true));
+        world.api.create(Kind::Ingress, "team/a", ingress("kuryr", asked, "s1"));
+        world.rest();
+        world.api.delete(Kind::Ingress, "team/a");
+        world.rest();
+        world.api.create(Kind::Ingress, "team/a", ingress("kuryr", asked, "s1"));
+        world.rest();
+        world.check();
+        world.purposes.clear();
+        let uid = world.api.get(Kind::Router, router).unwrap()["metadata"]["uid"].clone();
+        world.restart_behind();
+        while world.watch(Kind::Ingress) {
             world.plan();
+            for _ in 0..5 {
+                world.answer(0, 0);
+                world.plan();
+            }
         }
+        world.rest();
+        world.check();
+        assert_eq!(world.purposes, [] as [String; 0], "{router}");
+        assert_eq!(world.api.get(Kind::Router, router).unwrap()["metadata"]["uid"], uid);
     }
+}
+
+/// The watch may say so much later: for as long as it is silent it is not taken for broken.
+#[test]
+fn one_that_goes_and_is_gone_by_force_holds_up_no_other_ingress() {
+    let mut world = served();
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "s2"));
+    world.rest();
+    world.works = false;
+    world.api.delete(Kind::Ingress, "team/b");
+    world.watch(Kind::Ingress);
+    world.api.edit(Kind::Ingress, "team/b", |it| it["metadata"]["finalizers"] = json!([]));
+    assert_eq!(world.api.get(Kind::Ingress, "team/b"), None);
+    world.pods("s1", 3);
+    for _ in 0..5 {
+        world.plan();
+        while world.answer(0, 0) {}
+        world.watch(Kind::Router);
+        world.pass(Duration::from_secs(1));
+    }
+    let router = world.api.get(Kind::Router, SHARED).unwrap();
+    let endpoints = router["spec"]["pools"][0]["endpointSlices"][0]["endpoints"].as_array().unwrap();
+    assert_eq!((named(router), endpoints.len()), (["team/a".to_owned()].into(), 3), "{:?}", world.purposes);
+    world.works = true;
     world.rest();
     world.check();
-    assert_eq!(world.purposes, [] as [String; 0]);
+}
+
+/// A new process, which nothing answers that it writes to an Ingress of this name. It has to serve what was served before.
+fn take_over_without_answers(world: &mut World, name: &str) {
+    world.enabled = None;
+    world.restart(&KINDS);
+    world.plan();
+    world.learn_facts(true);
+    for turn in 0..12 {
+        if turn == 6 {
+            world.pods("s1", 3);
+        }
+        world.plan();
+        while let Some(write) = world.in_flight.first() {
+            let is_of_it = write.object.kind == KuryrKind::Ingress && &*write.object.name == name;
+            world.answer(0, if is_of_it { 11 } else { 0 });
+        }
+        while world.watch(Kind::Router) {}
+        world.drain();
+        world.pass(Duration::from_secs(40));
+    }
+    assert_eq!(world.controller.knowledge(), ClusterKnowledge::Complete, "{:?}", world.explain(SHARED));
+    let offered: Vec<_> = world.offered.values().collect();
+    let [entry] = offered.as_slice() else { panic!("{offered:?}") };
+    let DesiredEntry::LoadBalancer(wanted) = &***entry else { panic!("{entry:?}") };
+    assert_eq!(wanted.members.as_slice().len(), 3, "{:?}", world.heard);
+    let named = named(world.api.get(Kind::Router, SHARED).unwrap());
+    assert_eq!(named, ["team/a".to_owned()].into(), "no routes before the finalizer");
+    world.rest();
+    world.check();
+}
+
+/// Before the facts every Ingress is taken for one that is served.
+#[test]
+fn a_new_ingress_that_does_not_get_its_finalizer_holds_up_no_router_after_a_restart() {
+    let mut world = served();
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "s2"));
+    take_over_without_answers(&mut world, "b");
+}
+
+#[test]
+fn a_finalizer_that_is_not_set_again_holds_up_no_router_after_a_restart() {
+    let mut world = served();
+    world.api.edit(Kind::Ingress, "team/a", |it| it["metadata"]["finalizers"] = json!([]));
+    take_over_without_answers(&mut world, "a");
 }
 
 #[test]
@@ -101,6 +181,47 @@ fn a_store_that_went_back_withdraws_and_deletes_nothing() {
     assert!(world.heard.contains(&"web gone".to_owned()), "{:?}", world.heard);
     assert!(!world.heard.iter().any(|heard| heard.contains("deleting")), "{:?}", world.heard);
     world.check();
+}
+
+/// What the watch has not shown yet may be all that is known of it.
+#[test]
+fn a_write_that_finds_no_router_is_no_deletion() {
+    let mut world = World::new(Some(true));
+    world.api.back_up();
+    world.api.create(Kind::Ingress, "team/a", ingress("kuryr", None, "s1"));
+    world.rest();
+    world.check();
+    world.heard.clear();
+    world.pods("s1", 3);
+    assert!(world.plan() && world.answer(0, 0), "its spec, which the watch does not show");
+    world.go_back();
+    world.pods("s1", 4);
+    assert!(world.plan() && world.answer(0, 0), "its spec, which is not there any more");
+    world.drain();
+    world.rest();
+    assert!(!world.heard.iter().any(|heard| heard.contains("deleting")), "{:?}", world.heard);
+}
+
+/// Generations come again.
+#[test]
+fn an_ingress_that_goes_waits_for_no_generation_of_before_the_store_went_back() {
+    let mut world = served();
+    world.works = false;
+    world.api.delete(Kind::Ingress, "team/a");
+    world.api.back_up();
+    for provider in ["ovn", "amphora"] {
+        world.api.edit(Kind::Router, SHARED, |it| it["spec"]["provider"] = json!(provider));
+    }
+    world.rest();
+    assert!(named(world.api.get(Kind::Router, SHARED).unwrap()).is_empty(), "its routes leave the spec");
+    world.go_back();
+    world.rest();
+    // The writer is another one, too.
+    world.break_stream();
+    world.works = true;
+    world.rest();
+    world.check();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
 }
 
 /// The writer says that Ingresses are served, and before it has said so nothing is known.
@@ -161,7 +282,7 @@ fn a_wiped_status_is_filled_in_again() {
 fn an_ingress_that_cannot_be_protected_stops_no_other_one() {
     let mut world = served();
     world.api.refuses = Some((Kind::Ingress, "team/b".into()));
-    world.patience = std::time::Duration::from_secs(10);
+    world.patience = Duration::from_secs(10);
     world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "s3"));
     world.api.create(Kind::Ingress, "team/c", ingress("kuryr", None, "s2"));
     world.rest();
@@ -169,7 +290,7 @@ fn an_ingress_that_cannot_be_protected_stops_no_other_one() {
     assert_eq!(named, ["team/a".to_owned(), "team/c".to_owned()].into());
     assert!(world.reasons(KuryrKind::Ingress).contains(&"KuryrAddIngressFinalizerError"), "{:?}", world.notices);
     world.api.refuses = None;
-    world.pass(std::time::Duration::from_secs(120));
+    world.pass(Duration::from_secs(120));
     world.rest();
     world.check();
     world.check_restart(&KINDS);

@@ -17,6 +17,12 @@ fn without(object: &mut Value, key: &str) {
     object["metadata"].as_object_mut().unwrap().remove(key);
 }
 
+/// It makes a new version of every object that it sees.
+fn stamp(object: &mut Value) {
+    let stamps = object["metadata"]["annotations"]["stamps"].as_str().map_or(0, |it| it.parse::<u64>().unwrap());
+    object["metadata"]["annotations"]["stamps"] = json!((stamps + 1).to_string());
+}
+
 /// The API server answers as if all was well, and the write would be due again at once.
 #[test]
 fn what_a_webhook_takes_away_is_not_set_again_at_once() {
@@ -30,8 +36,15 @@ fn what_a_webhook_takes_away_is_not_set_again_at_once() {
             without(object, "finalizers");
         }
     };
+    let of_ingress_with_stamp: fn(Kind, &mut Value) = |kind, object| {
+        if kind == Kind::Ingress {
+            without(object, "finalizers");
+            stamp(object);
+        }
+    };
     for (webhook, kind, told) in [
         (of_ingress, KuryrKind::Ingress, "KuryrAddIngressFinalizerError"),
+        (of_ingress_with_stamp, KuryrKind::Ingress, "KuryrAddIngressFinalizerError"),
         (of_router, KuryrKind::Router, "KuryrEnsureLBError"),
     ] {
         let mut world = World::new(Some(true));
@@ -75,20 +88,29 @@ fn routes_follow_where_a_webhook_takes_the_finalizer_of_their_router() {
 /// One that goes has its finalizer put back each time.
 #[test]
 fn a_finalizer_that_a_webhook_puts_back_is_not_removed_again_at_once() {
-    let mut world = served();
-    world.patience = PATIENCE;
-    world.api.webhook = Some(|kind, object| {
+    let plainly: fn(Kind, &mut Value) = |kind, object| {
         if kind == Kind::Ingress {
             object["metadata"]["finalizers"] = json!([INGRESS_FINALIZER]);
         }
-    });
-    world.api.delete(Kind::Ingress, "team/a");
-    world.purposes.clear();
-    world.rest();
-    let released = world.purposes.iter().filter(|purpose| purpose.contains("remove the finalizer")).count();
-    assert!((1..=4).contains(&released), "{:#?}", world.purposes);
-    world.api.webhook = None;
-    world.pass(Duration::from_secs(600));
-    world.rest();
-    assert!(world.api.get(Kind::Ingress, "team/a").is_none());
+    };
+    let with_stamp: fn(Kind, &mut Value) = |kind, object| {
+        if kind == Kind::Ingress {
+            object["metadata"]["finalizers"] = json!([INGRESS_FINALIZER]);
+            stamp(object);
+        }
+    };
+    for webhook in [plainly, with_stamp] {
+        let mut world = served();
+        world.patience = PATIENCE;
+        world.api.webhook = Some(webhook);
+        world.api.delete(Kind::Ingress, "team/a");
+        world.purposes.clear();
+        world.rest();
+        let released = world.purposes.iter().filter(|purpose| purpose.contains("remove the finalizer")).count();
+        assert!((1..=4).contains(&released), "{:#?}", world.purposes);
+        world.api.webhook = None;
+        world.pass(Duration::from_secs(600));
+        world.rest();
+        assert!(world.api.get(Kind::Ingress, "team/a").is_none());
+    }
 }

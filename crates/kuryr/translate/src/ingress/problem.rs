@@ -192,7 +192,7 @@ pub enum IngressProblem {
         problem: RedirectProblem,
     },
     /// There is no room for it.
-    #[error("it is left out: the routes of older Ingresses at router {router} take {most} bytes already", most = super::shorten::MOST_ROUTES)]
+    #[error("it is left out: the routes of router {router} take up to {most} bytes, which its namespaces share, and older Ingresses of this one come first", most = super::shorten::MOST_ROUTES)]
     NoRoom {
         /// The router.
         router: SourceKey,

@@ -1,9 +1,10 @@
 //! How large a router may become.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::{KlrPool, KuryrL7RouterSpec};
+use gimbal_kuryr_model::Text;
 
 use super::IngressProblem;
 use super::index::Routed;
@@ -13,27 +14,48 @@ use crate::bounds::{LEAN_ABOVE, METADATA, MOST_BYTES, encoded_len};
 /// No router has rules that take more than this in their Ingresses, so that half of it is left for endpoints.
 pub const MOST_ROUTES: usize = 500_000;
 
-/// Keeps Ingresses, the oldest first, while there is room for their rules. What comes after one that does not fit is not kept either:
-/// who is served must not depend on how much fits.
+/// Keeps the Ingresses for whose rules there is room, which namespaces share: the one that would have least has its next Ingress, so that
+/// each has its part whatever others ask for. Within a namespace the oldest come first, and what comes after one that does not fit is
+/// not kept either: who is served there must not depend on how much fits.
 pub(crate) fn with_room<'a>(
     ingresses: Vec<Routed<'a>>,
     serves_tls: bool,
     findings: &mut Vec<Finding>,
 ) -> Vec<Routed<'a>> {
-    let mut room = MOST_ROUTES;
+    let fits = which_fit(&ingresses, serves_tls);
     let mut kept = Vec::with_capacity(ingresses.len());
-    for routed in ingresses {
-        let len = rules_len(&routed, serves_tls);
-        if room < len {
-            room = 0;
+    for (routed, fits) in ingresses.into_iter().zip(fits) {
+        if fits {
+            kept.push(routed);
+        } else {
             let problem = IngressProblem::NoRoom { router: routed.placement.router.clone() };
             findings.push(Finding::Ingress { ingress: routed.key.clone(), problem });
-            continue;
         }
-        room -= len;
-        kept.push(routed);
     }
     kept
+}
+
+fn which_fit(ingresses: &[Routed<'_>], serves_tls: bool) -> Vec<bool> {
+    let lens: Vec<usize> = ingresses.iter().map(|routed| rules_len(routed, serves_tls)).collect();
+    // The next one of its namespace.
+    let mut younger = vec![None; ingresses.len()];
+    let mut oldest: BTreeMap<&Text, usize> = BTreeMap::new();
+    for (at, routed) in ingresses.iter().enumerate().rev() {
+        younger[at] = oldest.insert(&routed.key.namespace, at);
+    }
+    let mut room = MOST_ROUTES;
+    let mut fits = vec![false; ingresses.len()];
+    // The next one of each namespace, with what that would have with it.
+    let mut next: BTreeSet<(usize, usize)> = oldest.values().map(|at| (lens[*at], *at)).collect();
+    while let Some((len, at)) = next.pop_first() {
+        if lens[at] > room {
+            continue;
+        }
+        room -= lens[at];
+        fits[at] = true;
+        next.extend(younger[at].map(|at| (len + lens[at], at)));
+    }
+    fits
 }
 
 /// Bytes of its routes, pools and certificates in the spec, at most, with those of the routes' copies for HTTPS in what is streamed.

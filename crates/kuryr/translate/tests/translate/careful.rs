@@ -218,6 +218,8 @@ fn an_annotation_that_cannot_be_read_any_more_takes_nothing_away() {
         (of_cpo("flavor-id"), "large"),
         (of_cpo("availability-zone"), "az1"),
         (of_cpo("class"), "fast"),
+        (of_cpo("proxy-protocol"), "v2"),
+        (of_cpo("x-forwarded-for"), "true"),
     ] {
         let first = of(json!({ &name: value }), None);
         assert_eq!(messages(&first), Vec::<String>::new(), "{name}");

@@ -279,7 +279,7 @@ fn what_a_stream_could_not_speak_of_is_repaired_under_the_next_one_that_holds_th
     let now = world.now();
     world.writers[0].streams.push("prod1".to_owned());
     world.writers[0].registry.heard("prod1", now);
-    world.writers[0].registry.doubt("prod1", [web.clone()]);
+    world.writers[0].registry.doubt("prod1", [web]);
     world.writers[0].registry.set_current("prod1", true, false);
     world.run(200 * SECOND);
     assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());

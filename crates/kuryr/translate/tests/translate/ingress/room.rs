@@ -1,7 +1,9 @@
 //! Routers that would become too large.
 
-use gimbal_kubernetes_objects::{BalancedSlice, IngressTls};
-use gimbal_kuryr_translate::{Finding, LEAN_ABOVE, MOST_BYTES, encoded_len};
+use std::collections::BTreeSet;
+
+use gimbal_kubernetes_objects::{BalancedSlice, Ingress, IngressTls};
+use gimbal_kuryr_translate::{Finding, LEAN_ABOVE, MOST_BYTES, RouterTranslated, encoded_len};
 
 use super::common::{Cluster, addresses, findings, one_rule, routes, service, slice};
 
@@ -70,6 +72,49 @@ fn the_oldest_ingresses_have_room_for_their_routes() {
     let more = Cluster::with(many(100).chain([small])).shared();
     assert!(!routes(&more.spec).iter().any(|route| route.starts_with("small.")));
     assert_eq!(more.spec, made.spec);
+}
+
+/// However large one of them is, and however old: the Ingresses of others have been served all the time.
+#[test]
+fn namespaces_share_the_room() {
+    let paths: Vec<String> = (0..3_000).map(|n| format!("/{}{n}* s1:80", "a".repeat(100))).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let of = |namespace: &str, mut ingress: Ingress| {
+        ingress.metadata.meta.namespace = namespace.into();
+        ingress
+    };
+    let small = |name: &str| one_rule(name, &format!("{name}.example.com"), &["* s1:80"]);
+    let huge = || of("other", one_rule("huge", "huge.example.com", &paths));
+    let hosts = |made: &RouterTranslated| -> BTreeSet<String> {
+        made.spec.routes.iter().map(|route| route.host.as_deref().unwrap().to_owned()).collect()
+    };
+    let left_out = |made: &RouterTranslated| -> Vec<String> {
+        let all = made.findings.iter().filter(|one| one.reason() == "TooManyRoutes");
+        all.map(|one| one.ingress().unwrap().to_string()).collect()
+    };
+    // Only what is younger in its own namespace goes with it.
+    let all = [of("other", small("first")), huge(), of("other", small("second")), small("third")];
+    let made = Cluster::with(all).shared();
+    assert_eq!(hosts(&made), ["first.example.com".to_owned(), "third.example.com".to_owned()].into());
+    assert_eq!(left_out(&made), ["other/huge", "other/second"]);
+
+    // Many are as one.
+    let many = |namespace: &'static str| {
+        let paths = &paths[..50];
+        let name = move |n| format!("{namespace}-{n:03}");
+        (0..100).map(move |n| of(namespace, one_rule(&name(n), &format!("{}.example.com", name(n)), paths)))
+    };
+    let made = Cluster::with(many("other").chain([small("small")])).shared();
+    assert!(hosts(&made).contains("small.example.com"), "{:?}", left_out(&made));
+    let kept = |made: &RouterTranslated, namespace: &str| {
+        hosts(made).iter().filter(|host| host.starts_with(namespace)).count()
+    };
+    let alone = kept(&made, "other");
+    assert!((10..100).contains(&alone), "what a namespace leaves others have: {alone}");
+    let made = Cluster::with(many("other").chain(many("older"))).shared();
+    let (one, other) = (kept(&made, "other"), kept(&made, "older"));
+    assert!(one.abs_diff(other) <= 1 && one + other >= alone, "{one} {other}");
+    assert_eq!(left_out(&made)[0], format!("other/other-{one:03}"), "the oldest are kept");
 }
 
 /// What is served over HTTP alone is not to have less room because of what cannot be served.
