@@ -63,7 +63,7 @@ impl<T> RouterController<T> {
     }
 
     /// The API server has no Ingress of this name. Where one is known, its watch shows whether it was deleted, or the store went back
-    /// to before it; one that was going is wanted by nobody either way.
+    /// to before it; one that was going is not wanted either way.
     fn ingress_absent(&mut self, key: &SourceKey) {
         let Some(item) = self.ingresses.get_mut(key) else { return };
         item.needs_proof = false;

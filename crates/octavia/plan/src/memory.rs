@@ -165,11 +165,9 @@ pub(crate) struct Memory {
     pub(crate) asked_balancer: Option<(String, Option<Duration>)>,
     /// Load balancers that were seen while they were made, and not `ACTIVE` since.
     pub(crate) newborn: Vec<String>,
-    /// Whether a load balancer was seen that was `ACTIVE`.
     pub(crate) was_active: bool,
-    /// Until when a load balancer in `ERROR` that serves is not deleted to be made again.
+    /// Until when a load balancer that serves is not deleted to be made again: one in `ERROR`, and one that is sound.
     pub(crate) repair_waits: Option<Duration>,
-    /// The same of one that is sound, and not as it is wanted.
     pub(crate) change_waits: Option<Duration>,
     /// Floating IPs that had the mark and were found without it, and the description that each had.
     pub(crate) unmarked: BTreeMap<String, String>,

@@ -130,6 +130,13 @@ pub(crate) struct OwnerLook {
     secrets: SecretsLook,
 }
 
+/// Adds what is not there yet.
+fn add_new(all: &mut Vec<Value>, row: Value) {
+    if !all.iter().any(|one| one["id"] == row["id"]) {
+        all.push(row);
+    }
+}
+
 impl OwnerLook {
     /// Begins a look in these projects. What `known` has is not read again.
     pub(crate) fn begin(mark: &Mark, projects: &[Text], known: Option<OwnerRows>, life: u32) -> (Self, Vec<LookRead>) {
@@ -259,20 +266,12 @@ impl OwnerLook {
         let mut more = Vec::new();
         match part {
             LookPart::Balancers => more = self.take_balancers(rows, Some(project)),
-            LookPart::Ports => {
-                for row in rows {
-                    if !self.ports.iter().any(|one| one["id"] == row["id"]) {
-                        self.ports.push(row);
-                    }
-                }
-            }
+            LookPart::Ports => rows.into_iter().for_each(|row| add_new(&mut self.ports, row)),
             LookPart::Floating | LookPart::FloatingOf(_) => {
-                let is_searched = *part == LookPart::Floating;
                 for row in rows {
                     // What does not know the search for descriptions answers with what is everybody's.
-                    let is_anybodys = is_searched && !self.is_marked(&row);
-                    if !is_anybodys && !self.floating.iter().any(|one| one["id"] == row["id"]) {
-                        self.floating.push(row);
+                    if *part != LookPart::Floating || self.is_marked(&row) {
+                        add_new(&mut self.floating, row);
                     }
                 }
             }

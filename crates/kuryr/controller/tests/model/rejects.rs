@@ -67,7 +67,7 @@ fn what_is_taken_back_is_not_shown_until_there_is_a_report() {
     world.check();
 }
 
-/// Where Ingresses are not served, nobody else hears of routers.
+/// Where Ingresses are not served, no other core hears of routers.
 #[test]
 fn what_is_said_of_a_router_concerns_no_load_balancer_of_its_name() {
     let mut world = served();

@@ -151,7 +151,7 @@ fn one_that_serves_and_is_never_heard_of_is_not_taken_for_one_that_never_served(
     assert!(moved < deleted, "{:#?}", world.sent);
 }
 
-/// The same where its creation fails: nobody misses it.
+/// The same where its creation fails: no client misses it.
 #[test]
 fn one_that_never_served_and_is_never_heard_of_is_made_anew_at_once() {
     let (wish, mut world) = world(|wish| wish.known = true);

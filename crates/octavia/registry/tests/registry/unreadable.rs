@@ -64,7 +64,7 @@ fn a_project_that_cannot_be_read_stops_what_is_wanted_there_and_nothing_else() {
     assert_eq!((world.balancers().len(), world.balancers_of("s3").len()), (3, 0));
 }
 
-/// So many changes are under way that Octavia is asked for lists.
+/// Seven changes are under way, so that Octavia is asked for lists.
 #[test]
 fn changes_under_way_in_a_project_that_cannot_be_read_any_more_keep_no_others_waiting() {
     let mut world = World::usual();
