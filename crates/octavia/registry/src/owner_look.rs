@@ -130,7 +130,6 @@ pub(crate) struct OwnerLook {
     secrets: SecretsLook,
 }
 
-/// Adds what is not there yet.
 fn add_new(all: &mut Vec<Value>, row: Value) {
     if !all.iter().any(|one| one["id"] == row["id"]) {
         all.push(row);
