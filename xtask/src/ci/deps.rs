@@ -5,8 +5,10 @@ use crate::{assets, shell};
 /// Crates with pure logic. They must not depend on a runtime, client or server, so that they cannot do I/O.
 const PURE: &[&str] = &[
     "gimbal-backend-summary",
+    "gimbal-duration",
     "gimbal-error-text",
     "gimbal-model",
+    "gimbal-kubernetes-definition",
     "gimbal-kubernetes-join",
     "gimbal-kubernetes-objects",
     "gimbal-kubernetes-source",

@@ -1,47 +1,19 @@
-//! The definitions that are applied to a cluster.
+//! What `kubectl` calls the kinds, and what it shows of them.
 
-use std::collections::BTreeMap;
+use gimbal_kubernetes_definition::{Column, CustomKind, Scope};
 
-use gimbal_kubernetes_objects::Object;
-use schemars::JsonSchema;
-use serde::Serialize;
-
-use crate::schema::Structural;
 use crate::{
     KuryrL7Router, KuryrL7RouterSpec, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec,
-    KuryrLoadBalancerStatus, names,
+    KuryrLoadBalancerStatus,
 };
 
-/// A definition could not be generated: a type has something that a structural schema cannot say.
-#[derive(Debug, thiserror::Error)]
-pub enum DefinitionError {
-    /// The schema of a type is not structural.
-    #[error("no structural schema: {0}")]
-    Schema(#[from] serde_json::Error),
-    /// It cannot be written as YAML.
-    #[error("no YAML: {0}")]
-    Yaml(#[from] serde_saphyr::SerializeError),
-}
-
-/// A kind that a definition is generated for.
-pub trait CustomKind: Object {
-    /// What is wanted.
-    type Spec: JsonSchema;
-    /// What exists.
-    type Status: JsonSchema;
-    /// The kind in lower case.
-    const SINGULAR: &str;
-    /// What it is called for short.
-    const SHORT: &str;
-    /// What it is.
-    const DESCRIPTION: &str;
-    /// What `kubectl get` shows beside the name, before `READY` and `Age`.
-    const COLUMNS: &[Column];
-}
+const PACKAGE: &str = "crates/kuryr/crd";
 
 impl CustomKind for KuryrLoadBalancer {
     type Spec = KuryrLoadBalancerSpec;
     type Status = KuryrLoadBalancerStatus;
+    const PACKAGE: &str = PACKAGE;
+    const SCOPE: Scope = Scope::Namespaced;
     const SINGULAR: &str = "kuryrloadbalancer";
     const SHORT: &str = "klb";
     const DESCRIPTION: &str = "A load balancer in Octavia for one Service, of the same name and namespace.";
@@ -54,130 +26,14 @@ impl CustomKind for KuryrLoadBalancer {
 impl CustomKind for KuryrL7Router {
     type Spec = KuryrL7RouterSpec;
     type Status = KuryrL7RouterStatus;
+    const PACKAGE: &str = PACKAGE;
+    const SCOPE: Scope = Scope::Namespaced;
     const SINGULAR: &str = "kuryrl7router";
     const SHORT: &str = "klr";
     const DESCRIPTION: &str = "A load balancer in Octavia that leads the requests of Ingresses to their Services.";
     const COLUMNS: &[Column] = &[
         Column::text("IP", "Floating IP", ".status.service_pub_ip_info.ip_addr"),
         Column::text("VIP", "Address of the VIP", ".status.loadbalancer.ip"),
-        Column { type_: "integer", ..Column::text("ROUTES", "Number of routes", ".status.routeCount") },
+        Column::number("ROUTES", "Number of routes", ".status.routeCount"),
     ];
-}
-
-/// Returns the content of the kind's file in `deploy/crds`.
-///
-/// # Errors
-/// When a type has something that a structural schema cannot say; the tests of this crate would fail first.
-pub fn yaml<K: CustomKind>() -> Result<String, DefinitionError> {
-    let kind = K::KIND;
-    let mut root = Structural { type_: "object".into(), ..Structural::default() };
-    root.description = K::DESCRIPTION.into();
-    root.properties.insert("spec".into(), Structural::of::<K::Spec>()?);
-    root.properties.insert("status".into(), Structural::of::<K::Status>()?);
-    let version = Version {
-        name: names::VERSION,
-        served: true,
-        storage: true,
-        subresources: Subresources { status: BTreeMap::new() },
-        additional_printer_columns: K::COLUMNS.iter().chain(&Column::OF_EVERY_KIND).collect(),
-        schema: VersionSchema { open_api_v3_schema: root },
-    };
-    let definition = Definition {
-        api_version: "apiextensions.k8s.io/v1",
-        kind: "CustomResourceDefinition",
-        metadata: DefinitionMeta {
-            name: format!("{}.{}", kind.plural, names::GROUP),
-            // Helm would remove every load balancer of the cluster with the chart.
-            annotations: BTreeMap::from([("helm.sh/resource-policy", "keep")]),
-        },
-        spec: DefinitionSpec {
-            group: names::GROUP,
-            scope: "Namespaced",
-            names: KindNames { plural: kind.plural, singular: K::SINGULAR, kind: kind.kind, short_names: [K::SHORT] },
-            versions: [version],
-        },
-    };
-    let header = "# Generated from the types of crates/kuryr/crd.\n";
-    Ok(format!("{header}{}", serde_saphyr::to_string(&definition)?))
-}
-
-/// A column of `kubectl get`.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Column {
-    name: &'static str,
-    #[serde(rename = "type")]
-    type_: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    description: &'static str,
-    json_path: &'static str,
-}
-
-impl Column {
-    const OF_EVERY_KIND: [Self; 2] = [
-        Self::text(
-            "READY",
-            "Whether it is made, and as the spec says",
-            r#".status.conditions[?(@.type=="Ready")].status"#,
-        ),
-        Self { type_: "date", ..Self::text("Age", "", ".metadata.creationTimestamp") },
-    ];
-
-    const fn text(name: &'static str, description: &'static str, json_path: &'static str) -> Self {
-        Self { name, type_: "string", description, json_path }
-    }
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Definition {
-    api_version: &'static str,
-    kind: &'static str,
-    metadata: DefinitionMeta,
-    spec: DefinitionSpec,
-}
-
-#[derive(Serialize)]
-struct DefinitionMeta {
-    name: String,
-    annotations: BTreeMap<&'static str, &'static str>,
-}
-
-#[derive(Serialize)]
-struct DefinitionSpec {
-    group: &'static str,
-    scope: &'static str,
-    names: KindNames,
-    versions: [Version; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct KindNames {
-    plural: &'static str,
-    singular: &'static str,
-    kind: &'static str,
-    short_names: [&'static str; 1],
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Version {
-    name: &'static str,
-    served: bool,
-    storage: bool,
-    subresources: Subresources,
-    additional_printer_columns: Vec<&'static Column>,
-    schema: VersionSchema,
-}
-
-#[derive(Serialize)]
-struct Subresources {
-    status: BTreeMap<String, String>,
-}
-
-#[derive(Serialize)]
-struct VersionSchema {
-    #[serde(rename = "openAPIV3Schema")]
-    open_api_v3_schema: Structural,
 }

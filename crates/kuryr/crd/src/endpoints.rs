@@ -61,7 +61,7 @@ pub struct KlbEndpoint {
     pub target_ref: Option<KlbTarget>,
     /// Kuryr's; read and kept, never written.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "crate::schema::any_object")]
+    #[schemars(schema_with = "gimbal_kubernetes_definition::any_object")]
     pub topology: Option<Box<serde_json::Map<String, serde_json::Value>>>,
 }
 

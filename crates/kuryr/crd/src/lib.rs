@@ -2,7 +2,8 @@
 //! controller for the opposite direction reads and writes them.
 //!
 //! What Kuryr named keeps its name, its type and its place, so that objects of its time stay valid. What is added is
-//! optional. The definitions that are applied to a cluster, in `deploy/crds`, are [generated](yaml) from the types.
+//! optional. The definitions that are applied to a cluster, in `deploy/crds`, are
+//! [generated](gimbal_kubernetes_definition::yaml) from the types.
 
 mod definition;
 mod endpoints;
@@ -10,11 +11,9 @@ mod integer;
 mod load_balancer;
 pub mod names;
 mod router;
-mod schema;
 mod spec;
 mod status;
 
-pub use definition::{CustomKind, DefinitionError, yaml};
 pub use endpoints::{KlbEndpoint, KlbEndpointConditions, KlbPort, KlbSlice, KlbSlicePort, KlbTarget};
 pub use load_balancer::KuryrLoadBalancer;
 pub use router::{

@@ -3,8 +3,6 @@
 
 /// The group of the custom resources.
 pub const GROUP: &str = "openstack.org";
-/// Their version.
-pub const VERSION: &str = "v1";
 
 /// The controller that IngressClasses of ours name; new.
 pub const INGRESS_CONTROLLER: &str = "kuryr.openstack.org/ingress";

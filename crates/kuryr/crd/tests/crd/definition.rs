@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use gimbal_kuryr_crd::{CustomKind, KuryrL7Router, KuryrLoadBalancer};
+use gimbal_kubernetes_definition::{CustomKind, yaml};
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
 use serde_json::Value;
 
 fn here(path: &str) -> PathBuf {
@@ -26,7 +27,7 @@ fn read(path: &str) -> Value {
 }
 
 fn definition_of<K: CustomKind>() -> Value {
-    serde_saphyr::from_str(&gimbal_kuryr_crd::yaml::<K>().unwrap()).unwrap()
+    serde_saphyr::from_str(&yaml::<K>().unwrap()).unwrap()
 }
 
 fn ours() -> Value {
@@ -40,7 +41,7 @@ fn schema(definition: &Value) -> &Value {
 #[test]
 fn the_files_are_generated() {
     fn check<K: CustomKind>() {
-        same_as_file(&format!("../../../deploy/crds/{}.yaml", K::SINGULAR), &gimbal_kuryr_crd::yaml::<K>().unwrap());
+        same_as_file(&format!("../../../deploy/crds/{}.yaml", K::SINGULAR), &yaml::<K>().unwrap());
     }
     check::<KuryrLoadBalancer>();
     check::<KuryrL7Router>();

@@ -1,7 +1,8 @@
 //! Objects as Kuryr wrote them.
 
+use gimbal_kubernetes_definition::{CustomKind, yaml};
 use gimbal_kuryr_crd::{
-    CustomKind, KuryrL7Router, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus,
+    KuryrL7Router, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus,
 };
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ fn check(schema: &Value, value: &Value, path: &str) {
 }
 
 fn schema<K: CustomKind>() -> Value {
-    let definition: Value = serde_saphyr::from_str(&gimbal_kuryr_crd::yaml::<K>().unwrap()).unwrap();
+    let definition: Value = serde_saphyr::from_str(&yaml::<K>().unwrap()).unwrap();
     definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 }
 

@@ -7,7 +7,8 @@ use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 /// The schema of a field that may hold any object.
-pub(crate) fn any_object(_: &mut schemars::SchemaGenerator) -> Schema {
+#[must_use]
+pub fn any_object(_: &mut schemars::SchemaGenerator) -> Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
