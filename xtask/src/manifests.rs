@@ -39,7 +39,7 @@ const ALL: Rendered = Rendered {
     head: "",
 };
 
-const RENDERED: [Rendered; 10] = [
+const RENDERED: [Rendered; 11] = [
     Rendered {
         file: "deploy/manifests/writer.yaml",
         charts: &["gimbal-writer"],
@@ -98,6 +98,15 @@ const RENDERED: [Rendered; 10] = [
         only: &["templates/roles-namespaces.yaml"],
         makes_namespace: false,
         head: "A further right of gimbal-writer.",
+        ..ALL
+    },
+    Rendered {
+        file: "deploy/rbac/writer-backends.yaml",
+        charts: &["gimbal-writer"],
+        set: &["backends=objects"],
+        only: &["templates/roles-backends.yaml"],
+        makes_namespace: false,
+        head: "Further rights of gimbal-writer with --backends objects.",
         ..ALL
     },
     Rendered {

@@ -21,9 +21,12 @@ use crate::publish::{Advertised, PublishedService};
 #[derive(Debug, Clone, Parser)]
 #[command(name = "gimbal-writer", version)]
 pub struct Args {
-    /// Configuration file: backends, their identities and their policies.
+    /// Configuration file: administrators, what is refused to all, and backends with their identities and policies.
     #[arg(long, env = "GIMBAL_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Where backends are named: file (--config), or objects (of the kind Backend, in the Gimbal cluster).
+    #[arg(long, env = "GIMBAL_BACKENDS", value_name = "WHERE", default_value = "file")]
+    pub backends: BackendsIn,
     /// Kubeconfig of the Gimbal cluster; without it the pod's own service account.
     #[arg(long, alias = "gimbal-kubecfg-file", env = "GIMBAL_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
@@ -96,6 +99,15 @@ pub struct Args {
     /// Form of the log on standard error.
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: gimbal_runtime::LogFormat,
+}
+
+/// Where backends are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackendsIn {
+    /// In the configuration file.
+    File,
+    /// Each is an object in the Gimbal cluster. The file has the rest, if there is one.
+    Objects,
 }
 
 /// Shortest time between comparisons. Below it nothing else would be done.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use gimbal_backend::BackendObjects;
 use gimbal_guard::Guard;
 use gimbal_reconcile::{Backend, Counters, JourneyEnd, JourneyLegs, Reconciler};
 use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
@@ -281,6 +282,11 @@ impl Metrics {
                 self.0.own.handshake_failures.get_or_create_owned(&labels).inc()
             }
         };
+    }
+
+    /// Shows how many Backends there are; nothing if backends are no objects.
+    pub fn backend_objects(&self, objects: Option<&BackendObjects>) {
+        self.0.policy.backend_objects(objects);
     }
 
     /// Records that the configuration file changed. `good`: the new content is in force; otherwise it was not valid.

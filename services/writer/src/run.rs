@@ -18,13 +18,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent_streams::Streams;
 use crate::apply::{WRITE_TIMEOUT, Writes, code};
-use crate::args::Args;
+use crate::args::{Args, BackendsIn};
 use crate::backend_state::StateKeeper;
+use crate::backend_status::{StatusWriter, status_targets};
+use crate::backend_watch::BackendWatch;
 use crate::cluster_watches;
-use crate::config::{Config, Current};
+use crate::config::{Config, ConfigError, Current};
+use crate::following::{ConfigSources, Following, Logged};
 use crate::inspection_service::Answers;
 use crate::jobs_in_flight::JobsInFlight;
-use crate::mailbox::Handle;
 use crate::metrics::Metrics;
 use crate::owner::{StateOwner, StateOwnerParts};
 use crate::publish::LeaderPublisher;
@@ -56,9 +58,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     init_logging(args.log_format, "info")?;
     args.check()?;
     let times = args.lease_times()?;
-    let (config, file) = configuration(&args).await?;
-    log_warnings(&config);
-    let current = Arc::new(Current::new(config));
+    let (base, file) = configuration(&args).await?;
     let tls = listener_tls(args.tls.files(), args.plaintext, &args.listen).map_err(Exit::Usage)?;
     let watching = Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()))?;
     let listener = bind("--listen", args.listen).await?;
@@ -88,6 +88,24 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let routes = if here || args.status_page { page.router(here) } else { Router::new() };
     let admin = serve_admin_with(routes, admin_listener, registry, readiness.clone(), health.clone(), shutdown.clone());
     tasks.spawn("the admin server", admin);
+
+    // Before agents are accepted: none must be refused because its backend is not known yet.
+    let watch = match args.backends {
+        BackendsIn::File => None,
+        BackendsIn::Objects => {
+            let listing = readiness.block("the Backends of the Gimbal cluster");
+            let started = awaited(&health, &shutdown, BackendWatch::start(&watching, metrics.clone())).await;
+            let Some(watch) = started.transpose()? else { return supervise(tasks, shutdown, None).await };
+            listing.done();
+            Some(watch)
+        }
+    };
+    let sources = ConfigSources { base, file, watch };
+    let config = sources.config();
+    let mut logged = Logged::default();
+    logged.log(&config, sources.watch.as_ref());
+    metrics.backend_objects(sources.watch.as_ref().map(BackendWatch::objects));
+    let current = Arc::new(Current::new(config));
 
     // The lease is released last, when nothing can be written any more.
     let release = CancellationToken::new();
@@ -193,10 +211,26 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         ready.await;
         Ok(())
     });
-    if let Some(file) = file {
-        let following = follow(file, handle.clone(), current.clone(), metrics.clone());
-        tasks.spawn("the look at the configuration", until(shutdown.clone(), following));
+    let targets =
+        watch::Sender::new(sources.watch.as_ref().map(|watch| status_targets(watch.objects())).unwrap_or_default());
+    if sources.watch.is_some() {
+        let statuses = StatusWriter {
+            cluster: permitted.apart().with_timeout(WRITE_TIMEOUT),
+            leadership: leadership.clone(),
+            owner: handle.clone(),
+            targets: targets.subscribe(),
+        };
+        tasks.spawn("the task that writes the status of Backends", until(shutdown.clone(), statuses.run()));
     }
+    let following = Following {
+        sources,
+        targets,
+        owner: handle.clone(),
+        current: current.clone(),
+        metrics: metrics.clone(),
+        logged,
+    };
+    tasks.spawn("the look at the configuration", until(shutdown.clone(), following.run()));
 
     let answers =
         Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
@@ -228,48 +262,37 @@ async fn until(shutdown: CancellationToken, work: impl Future<Output = ()>) -> R
     Ok(())
 }
 
+/// Reads the file, if there is one.
 async fn configuration(args: &Args) -> Result<(Config, Option<FollowedFile>), Exit> {
-    match &args.config {
-        Some(path) => {
-            let text = read_when_stable::<Config>(path).await.map_err(|error| Exit::Usage(error.to_string()))?;
-            let config = Config::parse(path, &text).map_err(|error| Exit::Usage(error.to_string()))?;
+    let wrong = |error: ConfigError| Exit::Usage(error.to_string());
+    match (&args.config, args.backends) {
+        (Some(path), backends) => {
+            let text = read_when_stable::<Config>(path).await.map_err(wrong)?;
+            let config = Config::parse(path, &text).map_err(wrong)?;
+            let config = match backends {
+                BackendsIn::File => config,
+                BackendsIn::Objects => config.without_backends().map_err(wrong)?,
+            };
             Ok((config, Some(FollowedFile::new(path.clone(), &text))))
         }
-        None if args.plaintext => Ok((Config::first_look(), None)),
-        None => {
+        (None, BackendsIn::Objects) => Ok((Config::default(), None)),
+        (None, BackendsIn::File) if args.plaintext => Ok((Config::first_look(), None)),
+        (None, BackendsIn::File) => {
             let message = "--config is required: it names the backends and their identities (only --plaintext does without, for a first look)";
             Err(Exit::Usage(message.into()))
         }
     }
 }
 
-fn log_warnings(config: &Config) {
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
-    }
-}
-
-/// Puts each new configuration in force. One that is not valid is logged, and the previous one stays.
-async fn follow(mut file: FollowedFile, owner: Handle, current: Arc<Current>, metrics: Metrics) {
+/// Does `work`, and counts as alive meanwhile. Returns `None` if the process is to end before.
+async fn awaited<T>(health: &Liveness, shutdown: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    let mut beat = tokio::time::interval(Duration::from_secs(1));
     loop {
-        match file.changed::<Config>().await {
-            Ok(config) => {
-                log_warnings(&config);
-                let policies = config.policies();
-                let backends = policies.len();
-                // The state first: an agent of a new backend that is admitted must find its backend known.
-                if owner.ask(move |state| state.configure(policies, Instant::now())).await.is_err() {
-                    // The process ends.
-                    return std::future::pending().await;
-                }
-                current.replace(config);
-                metrics.config_read(true);
-                tracing::info!(backends, "the configuration file changed, and is in force");
-            }
-            Err(error) => {
-                metrics.config_read(false);
-                tracing::error!(%error, "the configuration file changed and is wrong; the one before stays in force");
-            }
+        tokio::select! {
+            done = &mut work => return Some(done),
+            () = shutdown.cancelled() => return None,
+            _ = beat.tick() => health.beat(),
         }
     }
 }

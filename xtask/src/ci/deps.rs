@@ -4,6 +4,7 @@ use crate::{assets, shell};
 
 /// Crates with pure logic. They must not depend on a runtime, client or server, so that they cannot do I/O.
 const PURE: &[&str] = &[
+    "gimbal-backend",
     "gimbal-backend-summary",
     "gimbal-duration",
     "gimbal-error-text",

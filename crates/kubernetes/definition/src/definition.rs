@@ -6,7 +6,8 @@ use gimbal_kubernetes_objects::Object;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::schema::Structural;
+use crate::definition_name;
+use crate::schema::{Rule, Structural};
 
 /// A definition could not be generated: a type has something that a structural schema cannot say.
 #[derive(Debug, thiserror::Error)]
@@ -19,11 +20,28 @@ pub enum DefinitionError {
     Yaml(#[from] serde_saphyr::SerializeError),
 }
 
+/// A condition in CEL on a whole object.
+#[derive(Debug, Clone, Copy)]
+pub struct Validation {
+    /// The expression, which is to be true of `self`.
+    pub rule: &'static str,
+    /// What is said if it is not.
+    pub message: &'static str,
+}
+
+impl From<&Validation> for Rule {
+    fn from(validation: &Validation) -> Self {
+        Self { rule: validation.rule.into(), message: validation.message.into() }
+    }
+}
+
 /// Whether objects of a kind have namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Scope {
+pub enum ObjectScope {
     /// Each is in a namespace.
     Namespaced,
+    /// None is in a namespace.
+    Cluster,
 }
 
 /// A kind that a definition is generated for.
@@ -35,7 +53,7 @@ pub trait CustomKind: Object {
     /// The package whose types it is generated from, as a path from the root of the repository.
     const PACKAGE: &str;
     /// Whether its objects have namespaces.
-    const SCOPE: Scope;
+    const SCOPE: ObjectScope;
     /// The kind in lower case.
     const SINGULAR: &str;
     /// What it is called for short.
@@ -44,6 +62,12 @@ pub trait CustomKind: Object {
     const DESCRIPTION: &str;
     /// What `kubectl get` shows beside the name, before `READY` and `Age`.
     const COLUMNS: &[Column];
+    /// What it means that an object is ready.
+    const READY: &str;
+    /// Whether an object without a spec is refused.
+    const SPEC_IS_REQUIRED: bool = false;
+    /// What the API server checks of the whole object.
+    const VALIDATIONS: &[Validation] = &[];
 }
 
 /// Returns the content of the kind's file in `deploy/crds`.
@@ -58,19 +82,21 @@ pub fn yaml<K: CustomKind>() -> Result<String, DefinitionError> {
     root.description = K::DESCRIPTION.into();
     root.properties.insert("spec".into(), Structural::of::<K::Spec>()?);
     root.properties.insert("status".into(), Structural::of::<K::Status>()?);
+    root.required.extend(K::SPEC_IS_REQUIRED.then(|| "spec".into()));
+    root.validations = K::VALIDATIONS.iter().map(Rule::from).collect();
     let version = Version {
         name: version,
         served: true,
         storage: true,
         subresources: Subresources { status: BTreeMap::new() },
-        additional_printer_columns: K::COLUMNS.iter().chain(&Column::OF_EVERY_KIND).collect(),
+        additional_printer_columns: K::COLUMNS.iter().copied().chain(Column::last(K::READY)).collect(),
         schema: VersionSchema { open_api_v3_schema: root },
     };
     let definition = Definition {
         api_version: "apiextensions.k8s.io/v1",
         kind: "CustomResourceDefinition",
         metadata: DefinitionMeta {
-            name: format!("{}.{group}", kind.plural),
+            name: definition_name::<K>(),
             // Helm would remove every object of the cluster with the chart.
             annotations: BTreeMap::from([("helm.sh/resource-policy", "keep")]),
         },
@@ -98,14 +124,12 @@ pub struct Column {
 
 impl Column {
     /// The columns of every kind, after its own.
-    const OF_EVERY_KIND: [Self; 2] = [
-        Self::text(
-            "READY",
-            "Whether it is made, and as the spec says",
-            r#".status.conditions[?(@.type=="Ready")].status"#,
-        ),
-        Self { type_: "date", ..Self::text("Age", "", ".metadata.creationTimestamp") },
-    ];
+    fn last(ready: &'static str) -> [Self; 2] {
+        [
+            Self::text("READY", ready, r#".status.conditions[?(@.type=="Ready")].status"#),
+            Self { type_: "date", ..Self::text("Age", "", ".metadata.creationTimestamp") },
+        ]
+    }
 
     /// A column of text.
     #[must_use]
@@ -138,7 +162,7 @@ struct DefinitionMeta {
 #[derive(Serialize)]
 struct DefinitionSpec {
     group: &'static str,
-    scope: Scope,
+    scope: ObjectScope,
     names: KindNames,
     versions: [Version; 1],
 }
@@ -159,7 +183,7 @@ struct Version {
     served: bool,
     storage: bool,
     subresources: Subresources,
-    additional_printer_columns: Vec<&'static Column>,
+    additional_printer_columns: Vec<Column>,
     schema: VersionSchema,
 }
 

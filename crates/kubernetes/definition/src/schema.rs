@@ -28,10 +28,20 @@ pub(crate) struct Structural {
     pub minimum: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_length: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_items: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_properties: Option<i64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required: Vec<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, Self>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additional_properties: Option<Box<Self>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub items: Option<Box<Self>>,
     #[serde(rename = "x-kubernetes-preserve-unknown-fields", skip_serializing_if = "Option::is_none")]
@@ -40,6 +50,16 @@ pub(crate) struct Structural {
     pub list_type: Option<String>,
     #[serde(rename = "x-kubernetes-list-map-keys", skip_serializing_if = "Vec::is_empty")]
     pub list_map_keys: Vec<String>,
+    #[serde(rename = "x-kubernetes-validations", skip_serializing_if = "Vec::is_empty")]
+    pub validations: Vec<Rule>,
+}
+
+/// A condition in CEL, and what is said if it is not met.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rule {
+    pub rule: String,
+    pub message: String,
 }
 
 impl Structural {
@@ -59,9 +79,8 @@ impl Structural {
     fn sort(&mut self) {
         self.required.sort_unstable();
         self.properties.values_mut().for_each(Self::sort);
-        if let Some(items) = &mut self.items {
-            items.sort();
-        }
+        let inner = [&mut self.items, &mut self.additional_properties];
+        inner.into_iter().flatten().for_each(|inner| inner.sort());
     }
 }
 
@@ -89,6 +108,10 @@ fn simplify(value: &mut serde_json::Value) {
             }
             if map.get("format").is_some_and(|format| format != "date-time") {
                 map.remove("format");
+            }
+            // What has fields of any name says of which kind they are. For all others, the API server drops unknown fields.
+            if map.get("additionalProperties").is_some_and(Value::is_boolean) {
+                map.remove("additionalProperties");
             }
             // What a field is when it is missing is said in its description.
             map.remove("default");

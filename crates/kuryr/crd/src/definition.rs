@@ -1,6 +1,6 @@
 //! What `kubectl` calls the kinds, and what it shows of them.
 
-use gimbal_kubernetes_definition::{Column, CustomKind, Scope};
+use gimbal_kubernetes_definition::{Column, CustomKind, ObjectScope};
 
 use crate::{
     KuryrL7Router, KuryrL7RouterSpec, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec,
@@ -8,15 +8,17 @@ use crate::{
 };
 
 const PACKAGE: &str = "crates/kuryr/crd";
+const READY: &str = "Whether it is made, and as the spec says";
 
 impl CustomKind for KuryrLoadBalancer {
     type Spec = KuryrLoadBalancerSpec;
     type Status = KuryrLoadBalancerStatus;
     const PACKAGE: &str = PACKAGE;
-    const SCOPE: Scope = Scope::Namespaced;
+    const SCOPE: ObjectScope = ObjectScope::Namespaced;
     const SINGULAR: &str = "kuryrloadbalancer";
     const SHORT: &str = "klb";
     const DESCRIPTION: &str = "A load balancer in Octavia for one Service, of the same name and namespace.";
+    const READY: &str = READY;
     const COLUMNS: &[Column] = &[
         Column::text("PROJECT-ID", "The ID of the PROJECT associated to the loadbalancer", ".spec.project_id"),
         Column::text("IP", "Address of the VIP", ".status.loadbalancer.ip"),
@@ -27,10 +29,11 @@ impl CustomKind for KuryrL7Router {
     type Spec = KuryrL7RouterSpec;
     type Status = KuryrL7RouterStatus;
     const PACKAGE: &str = PACKAGE;
-    const SCOPE: Scope = Scope::Namespaced;
+    const SCOPE: ObjectScope = ObjectScope::Namespaced;
     const SINGULAR: &str = "kuryrl7router";
     const SHORT: &str = "klr";
     const DESCRIPTION: &str = "A load balancer in Octavia that leads the requests of Ingresses to their Services.";
+    const READY: &str = READY;
     const COLUMNS: &[Column] = &[
         Column::text("IP", "Floating IP", ".status.service_pub_ip_info.ip_addr"),
         Column::text("VIP", "Address of the VIP", ".status.loadbalancer.ip"),

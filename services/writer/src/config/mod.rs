@@ -16,6 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gimbal_admission::{FileFormat, Identity, Tenant, identify};
+use gimbal_backend::BackendSpec;
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
 use gimbal_transport::{Denied, Peer};
@@ -30,7 +31,7 @@ const BACKENDS: usize = 255;
 const RECONNECT: Duration = Duration::from_secs(15);
 
 /// The whole configuration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// Identities that may use the AdminService.
     pub admins: Vec<String>,
@@ -38,14 +39,14 @@ pub struct Config {
     pub denied: Denied,
     /// Ranges that no backend may publish; already part of each backend's rules.
     pub refused_addresses: Vec<IpNet>,
-    /// Backends in the order of the file.
+    /// Backends in the order of the file, or of their names where they are objects.
     pub backends: Vec<BackendConfig>,
     /// Whether a backend that is not listed is admitted under the default policy.
     any_backend: bool,
 }
 
 /// One backend and its policy.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BackendConfig {
     /// The backend's name.
     pub name: BackendName,
@@ -93,6 +94,24 @@ impl Config {
     #[must_use]
     pub fn first_look() -> Self {
         Self { any_backend: true, ..Self::default() }
+    }
+
+    /// Returns this configuration with these backends.
+    #[must_use]
+    pub fn with_backends(&self, backends: Vec<BackendConfig>) -> Self {
+        Self { backends, ..self.clone() }
+    }
+
+    /// Returns the configuration of a file beside which backends are objects.
+    ///
+    /// # Errors
+    /// Returns an error if the file names backends: one of two lists would be followed, and somebody would edit the other.
+    pub fn without_backends(self) -> Result<Self, ConfigError> {
+        let Some(first) = self.backends.first() else { return Ok(self) };
+        let place = format!("backends: {}", first.name);
+        let problem =
+            "backends are objects (--backends objects): make this one an object too, and leave the key out of the file";
+        Err(ConfigError { place, problem: problem.to_owned() })
     }
 
     /// Returns whether backends need not be listed, because there is no file.
@@ -159,6 +178,12 @@ pub(crate) fn too_many(backends: usize) -> Option<String> {
 }
 
 impl BackendConfig {
+    /// Returns a backend as it was written. `refused` are the ranges that no backend may publish.
+    #[must_use]
+    pub fn new(name: BackendName, spec: BackendSpec, refused: &[IpNet]) -> Self {
+        Self { name, identity: Some(spec.identity.0.clone()), policy: spec.policy(refused) }
+    }
+
     fn by_default(name: BackendName) -> Self {
         Self { name, identity: None, policy: Policy::default() }
     }

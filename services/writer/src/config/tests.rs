@@ -116,6 +116,75 @@ fn what_is_left_out_has_the_defaults() {
     assert!(read("{}").unwrap().backends.is_empty());
 }
 
+/// Each key of a backend, as it is written in a file and in an object.
+const SECTIONS: [(&str, &str); 11] = [
+    ("", "{}"),
+    (
+        r#"namespaces: {allow: ["team-*"], deny: ["team-x"], map: {project-a: team-a}, create: true}"#,
+        r#"{"namespaces": {"allow": ["team-*"], "deny": ["team-x"], "map": {"project-a": "team-a"}, "create": true}}"#,
+    ),
+    (r#"addresses: {allow: ["10.0.0.0/8", "fd00::/8"]}"#, r#"{"addresses": {"allow": ["10.0.0.0/8", "fd00::/8"]}}"#),
+    (
+        r#"strip: {labels: [], annotations: ["a.example/*"]}"#,
+        r#"{"strip": {"labels": [], "annotations": ["a.example/*"]}}"#,
+    ),
+    ("keep: {labels: [a], annotations: null}", r#"{"keep": {"labels": ["a"]}}"#),
+    (
+        "appProtocol: {grpc: kubernetes.io/h2c, mysql: null}",
+        r#"{"appProtocol": {"grpc": "kubernetes.io/h2c", "mysql": ""}}"#,
+    ),
+    (
+        "quota: {services: 1, endpoints: 2, bytes: 3, changesPerSecond: 4}",
+        r#"{"quota": {"services": 1, "endpoints": 2, "bytes": 3, "changesPerSecond": 4}}"#,
+    ),
+    (
+        "onLoss: {notReadyAfter: 10m, drainAfter: 1d, sourceStaleAfter: 2m}",
+        r#"{"onLoss": {"notReadyAfter": "10m", "drainAfter": "24h", "sourceStaleAfter": "2m"}}"#,
+    ),
+    (
+        "guard: {maxDropPercent: 40, minEndpoints: 10, window: 1500ms, quietTime: 30s, releaseAllAfter: 1h}",
+        r#"{"guard": {"maxDropPercent": 40, "minEndpoints": 10, "window": "1500ms", "quietTime": "30s", "releaseAllAfter": "1h"}}"#,
+    ),
+    (
+        "guard: {floors: {endpointsPerNamespace: 3, endpointsPerService: 1}, readiness: true}",
+        r#"{"guard": {"floors": {"endpointsPerNamespace": 3, "endpointsPerService": 1}, "readiness": true}}"#,
+    ),
+    ("mode: quarantine", r#"{"mode": "quarantine"}"#),
+];
+
+fn from_object(spec: &str) -> BackendConfig {
+    let mut spec: serde_json::Value = serde_json::from_str(spec).unwrap();
+    spec["identity"] = "a".into();
+    let object = serde_json::json!({"metadata": {"name": "a"}, "spec": spec});
+    let object: gimbal_backend::BackendResource = serde_json::from_value(object).unwrap();
+    BackendConfig::new(object.name().unwrap(), object.read_spec().unwrap(), &["10.96.0.0/12".parse().unwrap()])
+}
+
+#[test]
+fn a_file_and_an_object_give_the_same_policy() {
+    let mut keys = std::collections::BTreeSet::new();
+    let mut policies = Vec::new();
+    for (file, object) in SECTIONS {
+        let text = format!("refusedAddresses: [10.96.0.0/12]\nbackends:\n- name: a\n  identity: a\n  {file}\n");
+        let config = read(&text).unwrap();
+        assert_eq!(config.backends[0], from_object(object), "{file}");
+        assert!(!policies.contains(&config.backends[0].policy), "another one changes nothing: {file}");
+        policies.push(config.backends[0].policy.clone());
+        keys.extend(file.split_once(':').map(|(key, _)| key));
+    }
+    // As `bad_files` has it, the keys of a backend but for its name and its identity.
+    let all = ["addresses", "appProtocol", "guard", "keep", "mode", "namespaces", "onLoss", "quota", "strip"];
+    assert!(keys.iter().eq(&all), "{keys:?}");
+}
+
+#[test]
+fn beside_objects_a_file_names_no_backend() {
+    let error = read(FULL).unwrap().without_backends().unwrap_err().to_string();
+    assert!(error.starts_with("backends: node02: backends are objects (--backends objects)"), "{error}");
+    let rest = read("admins: [a]").unwrap();
+    assert_eq!(rest.clone().without_backends(), Ok(rest));
+}
+
 #[test]
 fn bad_files() {
     for (bad, expected) in [
@@ -381,4 +450,16 @@ fn a_loss_that_a_reconnect_may_reach_is_doubtful() {
         matches!(warnings.as_slice(), [one] if one.starts_with("backend a: onLoss.notReadyAfter is 10 s")),
         "{warnings:?}"
     );
+}
+
+#[test]
+fn the_example_of_an_object_names_every_key_and_can_be_used() {
+    let example = include_str!("../../../../deploy/examples/backend.yaml");
+    let object: gimbal_backend::BackendResource = serde_saphyr::from_str(example).unwrap();
+    object.read_spec().unwrap();
+    let keys: std::collections::BTreeSet<_> = object.spec.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut all: std::collections::BTreeSet<_> =
+        SECTIONS.iter().filter_map(|(file, _)| Some(file.split_once(':')?.0)).collect();
+    all.insert("identity");
+    assert_eq!(keys, all);
 }

@@ -1,5 +1,6 @@
 //! Metrics of the backends' policies, and of what follows from them.
 
+use gimbal_backend::{BackendObjects, KnownObject};
 use gimbal_reconcile::{Amount, Backend, Mode, Quota, Reconciler, Tally};
 use gimbal_runtime::metrics_table;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -28,6 +29,11 @@ struct Planned {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Standing {
+    standing: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
 }
@@ -39,6 +45,8 @@ metrics_table! {
             "Whether the configuration in force is what the file said when it was last read; 0: the one before";
         config_reloads: Family<Outcome, Counter>, "config_reloads" ["outcome"],
             "Changes of the configuration file, by whether they could be taken";
+        backend_objects: Counts<Standing>, "backend_objects" ["standing"],
+            "Backends that are objects: in force as they are, refused, or kept although the object is gone";
         listed: Counts<Labels>, "backend_listed" ["backend"],
             "Whether the configuration names the backend";
         quarantined: Counts<Labels>, "backend_quarantined" ["backend"],
@@ -66,6 +74,18 @@ impl PolicyMetrics {
         self.config_good.set(i64::from(good));
         let outcome = if good { "taken" } else { "refused" };
         self.config_reloads.get_or_create_owned(&Outcome { outcome }).inc();
+    }
+
+    pub(super) fn backend_objects(&self, objects: Option<&BackendObjects>) {
+        let standings = objects.into_iter().flat_map(BackendObjects::known).map(|(_, known)| match known {
+            KnownObject { problem: Some(_), .. } => "refused",
+            KnownObject { is_kept: true, .. } => "kept",
+            _ => "in-force",
+        });
+        let standings: Vec<_> = standings.collect();
+        let count = |standing| standings.iter().filter(|one| **one == standing).count();
+        let shown = ["in-force", "refused", "kept"].map(|standing| (Standing { standing }, signed(count(standing))));
+        self.backend_objects.show(shown.into_iter().filter(|_| objects.is_some()));
     }
 
     pub(super) fn namespace_created(&self, good: bool) {

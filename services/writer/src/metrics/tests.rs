@@ -202,6 +202,7 @@ fn names_labels_and_types_stay_as_they_are() {
     writer.state.lead(Some(1));
     let mut policy = Policy::default();
     policy.quota.services = Some(9);
+    writer.metrics.backend_objects(Some(&BackendObjects::default()));
     writer.state.configure([(name("node02"), policy)].into(), writer.now);
     let metrics = &writer.metrics;
     metrics.written("create", "Service", "ok", Duration::from_millis(1));

@@ -53,6 +53,11 @@ fn no_program_may_read_secrets_or_pods_or_everything() {
 fn what_is_optional_is_granted_only_where_it_is_wanted() {
     for (program, value, further) in [
         ("gimbal-writer", "rights.createNamespaces=true", &["create namespaces"][..]),
+        (
+            "gimbal-writer",
+            "backends=objects",
+            &["get customresourcedefinitions", "list backends", "patch backends/status", "watch backends"],
+        ),
         ("gimbal-kubernetes-discoverer", "writeEvents=true", &["create events", "patch events", "get services"]),
         ("gimbal-kuryr-controller", "rights.nodes=true", &["list nodes", "watch nodes"]),
         (

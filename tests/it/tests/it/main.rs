@@ -17,6 +17,7 @@ macro_rules! steps {
 mod absence;
 mod accepted_form;
 mod alone;
+mod backend_objects;
 mod bad_input;
 mod certificates;
 mod cli;

@@ -1,0 +1,25 @@
+//! A backend as people write it: its identity and its policy, in the writer's configuration file or as an object of the kind
+//! `Backend`.
+//!
+//! Both have the same sections, so that one can be copied into the other: [`BackendSpec`] is what each of them becomes, and
+//! [`BackendSpec::policy`] what the writer follows. The definition in `deploy/crds` is
+//! [generated](gimbal_kubernetes_definition::yaml) from these types.
+
+mod objects;
+mod reports;
+mod resource;
+mod sections;
+mod spec;
+mod status;
+mod values;
+
+pub use objects::{BackendObjects, BackendProblem, KnownObject};
+pub use reports::StatusReports;
+pub use resource::BackendResource;
+pub use sections::{
+    AddressSection, DropGuardSection, FloorSection, KeyListSection, LimitSection, LossSection, ModeSection,
+    NamespaceSection,
+};
+pub use spec::{BackendSpec, InvalidSpec};
+pub use status::{BackendCondition, BackendResourceStatus, ConditionType, Standing, StatusFacts};
+pub use values::{AddressRange, CertificateName, MappedNamespace, NamespaceRule, Percent, RenamedProtocol};

@@ -1,0 +1,144 @@
+//! What is said in a status, and when.
+#![allow(clippy::disallowed_methods)] // A moment to begin with.
+
+use gimbal_reconcile::Stage;
+
+use super::*;
+use crate::status::Standing;
+use crate::{BackendProblem, InvalidSpec};
+
+/// A connected backend, of which everything is written.
+fn well() -> Standing {
+    Standing { services: 2, endpoints: 5, ..Standing::example() }
+}
+
+struct Writer {
+    reports: StatusReports,
+    there: Option<BackendResourceStatus>,
+    now: Instant,
+    seconds: u64,
+    writes: usize,
+}
+
+impl Writer {
+    fn new() -> Self {
+        Self { reports: StatusReports::default(), there: None, now: Instant::now(), seconds: 0, writes: 0 }
+    }
+
+    /// Lets a second pass, and writes what is due then.
+    fn second(&mut self, generation: i64, problem: Option<&BackendProblem>, standing: Option<&Standing>) {
+        let (name, wall) = (BackendName::parse("a").unwrap(), format!("at {}", self.seconds));
+        let facts = StatusFacts { generation, problem, standing };
+        let now = self.now + Duration::from_secs(self.seconds);
+        if let Some(status) = self.reports.due(&name, "uid", self.there.as_ref(), &facts, now, &wall) {
+            self.reports.wrote(&name, status.clone(), now);
+            self.there = Some(status);
+            self.writes += 1;
+        }
+        self.seconds += 1;
+    }
+
+    fn seconds(&mut self, count: usize, standing: &Standing) {
+        (0..count).for_each(|_| self.second(1, None, Some(standing)));
+    }
+
+    /// Returns status and reason of a condition, and since when it is so.
+    fn says(&self, type_: ConditionType) -> String {
+        let conditions = &self.there.as_ref().unwrap().conditions;
+        let found = conditions.iter().find(|condition| condition.type_ == type_);
+        found.map_or_else(String::new, |c| format!("{} {} {}", c.status, c.reason, c.last_transition_time))
+    }
+}
+
+#[test]
+fn what_is_well_is_said_once() {
+    let mut writer = Writer::new();
+    writer.seconds(200, &well());
+    assert_eq!(writer.writes, 1);
+    for (type_, says) in [
+        (ConditionType::Ready, "True InForce at 0"),
+        (ConditionType::Reconciling, "False Settled at 0"),
+        (ConditionType::Stalled, "False NotStalled at 0"),
+        (ConditionType::Connected, "True AgentConnected at 0"),
+        (ConditionType::SourceFresh, "True SourceHeard at 0"),
+        (ConditionType::Synced, "True Written at 0"),
+        (ConditionType::Held, "False NothingHeld at 0"),
+        (ConditionType::Lost, "False NotLost at 0"),
+        (ConditionType::QuotaExceeded, "False Room at 0"),
+    ] {
+        assert_eq!(writer.says(type_), says);
+    }
+    let status = writer.there.as_ref().unwrap();
+    assert_eq!((status.observed_generation, status.services, status.endpoints), (1, 2, 5));
+    // Another leader, or this one after a restart, finds it said.
+    writer.reports.forget();
+    writer.seconds(10, &well());
+    assert_eq!(writer.writes, 1);
+}
+
+#[test]
+fn what_does_not_last_is_not_said() {
+    let mut writer = Writer::new();
+    writer.seconds(2, &well());
+    // An agent that dials again, and changes that are written at once.
+    for _ in 0..30 {
+        writer.seconds(3, &Standing { connected: false, ..well() });
+        writer.seconds(1, &well());
+        writer.seconds(3, &Standing { pending: true, ..well() });
+        writer.seconds(1, &well());
+    }
+    assert_eq!(writer.writes, 1);
+    let gone = writer.seconds;
+    writer.seconds(10, &Standing { connected: false, ..well() });
+    assert_eq!(writer.writes, 2);
+    assert_eq!(writer.says(ConditionType::Connected), format!("False NoAgent at {}", gone + 5));
+    assert_eq!(writer.says(ConditionType::Ready), format!("False NoAgent at {}", gone + 5));
+    assert_eq!(writer.says(ConditionType::Reconciling), format!("True NoAgent at {}", gone + 5));
+    assert_eq!(writer.says(ConditionType::SourceFresh), format!("Unknown NoAgent at {}", gone + 5));
+    assert_eq!(writer.says(ConditionType::Synced), "True Written at 0");
+}
+
+#[test]
+fn counts_alone_are_written_once_a_minute() {
+    let mut writer = Writer::new();
+    for second in 0..240 {
+        writer.seconds(1, &Standing { endpoints: second, ..well() });
+    }
+    assert_eq!(writer.writes, 4);
+}
+
+#[test]
+fn what_needs_somebody_is_said_at_once() {
+    let mut writer = Writer::new();
+    writer.seconds(1, &well());
+    let held = vec![("7".to_owned(), "the guard holds 5 of 5 endpoints (id 7)".to_owned())];
+    writer.seconds(1, &Standing { held, ..well() });
+    assert_eq!(writer.says(ConditionType::Held), "True MassChange at 1");
+    assert_eq!(writer.there.as_ref().unwrap().held_changes, ["7"]);
+    writer.seconds(1, &Standing { stage: Stage::Drained, ..well() });
+    assert_eq!(writer.says(ConditionType::Held), "False NothingHeld at 2");
+    assert_eq!(writer.says(ConditionType::Lost), "True Drained at 2");
+    let refused = Standing { refused_incarnation: Some("two".into()), incarnation: Some("one".into()), ..well() };
+    writer.seconds(1, &refused);
+    assert_eq!(writer.says(ConditionType::Stalled), "True IncarnationRefused at 3");
+    assert_eq!(writer.there.as_ref().unwrap().refused_incarnation.as_deref(), Some("two"));
+}
+
+#[test]
+fn what_is_said_of_a_new_spec_is_news() {
+    let mut writer = Writer::new();
+    writer.seconds(1, &well());
+    writer.second(2, None, Some(&well()));
+    assert_eq!((writer.writes, writer.there.as_ref().unwrap().observed_generation), (2, 2));
+    assert_eq!(writer.says(ConditionType::Ready), "True InForce at 0", "it did not change");
+    let problem = BackendProblem::Spec(InvalidSpec("spec: what".into()));
+    writer.second(3, Some(&problem), Some(&well()));
+    assert_eq!(writer.says(ConditionType::Stalled), "True InvalidSpec at 2");
+    assert_eq!(writer.says(ConditionType::Ready), "False InvalidSpec at 2");
+    assert_eq!(writer.says(ConditionType::Connected), "True AgentConnected at 0", "the one before is in force");
+    // One that never was in force.
+    let mut writer = Writer::new();
+    writer.second(1, Some(&problem), None);
+    assert_eq!(writer.there.as_ref().unwrap().conditions.len(), 3);
+    assert_eq!(writer.says(ConditionType::Reconciling), "False Settled at 0");
+}

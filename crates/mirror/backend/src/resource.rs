@@ -1,0 +1,91 @@
+//! The object.
+
+use gimbal_kubernetes_definition::{Column, CustomKind, ObjectScope, Validation};
+use gimbal_kubernetes_objects::{Kind, LifecycleMeta, Meta, Object};
+use gimbal_model::BackendName;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::{BackendResourceStatus, BackendSpec, InvalidSpec};
+
+/// An object of the kind `Backend`. Its spec is read apart from it, so that one that cannot be understood spoils no list.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackendResource {
+    /// Metadata. Its name is the backend's.
+    pub metadata: LifecycleMeta,
+    /// The spec as it was written.
+    pub spec: Value,
+    /// What the writer says of it.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
+    pub status: Option<BackendResourceStatus>,
+}
+
+/// Reads a status. One that cannot be read, because a later release or another program wrote it, is as none: it is written again.
+fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BackendResourceStatus>, D::Error> {
+    let status = Value::deserialize(from)?;
+    Ok(BackendResourceStatus::deserialize(status).ok())
+}
+
+impl Object for BackendResource {
+    const KIND: Kind = Kind { kind: "Backend", api_version: "gimbal.projectcontour.io/v1alpha1", plural: "backends" };
+
+    fn meta(&self) -> &Meta {
+        &self.metadata.meta
+    }
+}
+
+impl CustomKind for BackendResource {
+    type Spec = BackendSpec;
+    type Status = BackendResourceStatus;
+    const PACKAGE: &str = "crates/mirror/backend";
+    const SCOPE: ObjectScope = ObjectScope::Cluster;
+    const SINGULAR: &str = "backend";
+    const SHORT: &str = "gb";
+    const DESCRIPTION: &str =
+        "A cluster or cloud whose services are published in the Gimbal cluster: its identity and its policy.";
+    const READY: &str = "Whether its spec is in force, and what its source has is known";
+    const COLUMNS: &[Column] = &[
+        Column::text("IDENTITY", "Name in the certificate of its agent", ".spec.identity"),
+        Column::text("MODE", "admit or quarantine", ".spec.mode"),
+        Column::text(
+            "CONNECTED",
+            "Whether its agent is connected",
+            r#".status.conditions[?(@.type=="Connected")].status"#,
+        ),
+        Column::text(
+            "SYNCED",
+            "Whether what its agent says is written",
+            r#".status.conditions[?(@.type=="Synced")].status"#,
+        ),
+        Column::number("SERVICES", "Services that its agent offers", ".status.services"),
+        Column::number("ENDPOINTS", "Endpoints in the Gimbal cluster", ".status.endpoints"),
+    ];
+    const SPEC_IS_REQUIRED: bool = true;
+    const VALIDATIONS: &[Validation] = &[Validation {
+        rule: "self.metadata.name.matches('^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$')",
+        message: "the name of a backend has lower-case letters, digits and '-', begins with a letter, ends with a letter or digit, \
+                  and has at most 63 characters",
+    }];
+}
+
+impl BackendResource {
+    /// Returns the name of the backend.
+    ///
+    /// # Errors
+    /// Returns why the object's name is not a backend's.
+    pub fn name(&self) -> Result<BackendName, InvalidSpec> {
+        BackendName::parse(&self.metadata.meta.name).map_err(|error| InvalidSpec(error.to_string()))
+    }
+
+    /// Reads the spec.
+    ///
+    /// # Errors
+    /// Returns why it cannot be used. The API server refuses most of that, but not what it learned to refuse only later.
+    pub fn read_spec(&self) -> Result<BackendSpec, InvalidSpec> {
+        let spec: BackendSpec =
+            BackendSpec::deserialize(&self.spec).map_err(|error| InvalidSpec(format!("spec: {error}")))?;
+        spec.on_loss.check().map_err(|error| InvalidSpec(format!("spec.onLoss: {error}")))?;
+        Ok(spec)
+    }
+}

@@ -1,0 +1,4 @@
+//! The definition of the kind `Backend`.
+#![allow(clippy::unwrap_used)] // A panic is the report.
+
+mod definition;
