@@ -55,8 +55,8 @@ fn what_is_optional_is_granted_only_where_it_is_wanted() {
         ("gimbal-writer", "rights.createNamespaces=true", &["create namespaces"][..]),
         (
             "gimbal-writer",
-            "backends=objects",
-            &["get customresourcedefinitions", "list backends", "patch backends/status", "watch backends"],
+            "backends=\"objects\"",
+            &["get customresourcedefinitions by name", "list backends", "patch backends/status", "watch backends"],
         ),
         ("gimbal-kubernetes-discoverer", "writeEvents=true", &["create events", "patch events", "get services"]),
         ("gimbal-kuryr-controller", "rights.nodes=true", &["list nodes", "watch nodes"]),

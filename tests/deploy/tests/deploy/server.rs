@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use gimbal_deploy_tests::{Chart, PROGRAMS, documents, list, objects, text};
+use gimbal_deploy_tests::{Chart, PROGRAMS, deploy, documents, list, objects, text};
 use gimbal_testkit::TestCluster;
 use gimbal_testkit::cluster::Method;
 use serde_json::{Value, json};
@@ -106,6 +106,8 @@ async fn try_pod(cluster: &TestCluster, deployment: &Value) -> Result<(), String
 #[tokio::test(flavor = "multi_thread")]
 async fn a_real_api_server_takes_what_is_installed() {
     let cluster = cluster().await;
+    // The example of a Backend is an object of it.
+    install(&cluster, &deploy("crds").join("backend.yaml")).await;
     let mut all: Vec<(String, Value)> = Vec::new();
     for folder in ["crds", "rbac", "manifests", "examples"] {
         // A configuration of a program is no object.
