@@ -157,7 +157,13 @@ impl Actor {
     /// Returns the step by which a load balancer goes before another one can be made in its place. As long as it may not be
     /// deleted it serves.
     fn gives_way(&self, target: &WantedBalancer<'_>, current: &SeenBalancer, now: Duration) -> BalancerStep {
-        if let Some(until) = self.memory.change_waits.filter(|until| *until > now) {
+        let waits = match current.provisioning {
+            // It leaves no gap.
+            _ if !self.has_served(current) => None,
+            Provisioning::Error => self.memory.repair_waits,
+            _ => self.memory.change_waits,
+        };
+        if let Some(until) = waits.filter(|until| *until > now) {
             return self.members_meanwhile(target, current, now).unwrap_or(BalancerStep::Wait(Wait::Until(until)));
         }
         let step = self.unless_refused(delete_balancer(current), now);

@@ -3,7 +3,7 @@
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
-use crate::wish::forwarded;
+use crate::wish::{Wish, forwarded, key};
 use crate::world::{SECOND, World};
 
 const OWNERS: usize = 12;
@@ -77,6 +77,79 @@ fn where_the_first_of_a_change_are_refused_the_others_stay_for_good() {
     assert_eq!(most_lacking(&mut world, 3600), MOST);
     world.cloud.set_quota("p1", ProjectQuota::default());
     world.converge(3000 * SECOND);
+}
+
+/// What two owners ask for is not what the others have: a subnet that is not there.
+#[test]
+fn what_is_refused_to_some_keeps_nobody_else_waiting() {
+    let mut world = World::at_rest(OWNERS);
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (cluster, key) in &keys[..MOST] {
+        world.change(cluster, key, |wish| wish.subnet = "nowhere".to_owned());
+    }
+    assert_eq!(most_lacking(&mut world, 60), MOST);
+    let (cluster, key) = &keys[MOST];
+    world.change(cluster, key, |wish| wish.address = Some("10.0.0.100".to_owned()));
+    world.run(700 * SECOND);
+    assert!(world.balancers().iter().any(|row| row["vip_address"] == "10.0.0.100"));
+    assert_eq!(lacking(&mut world), MOST);
+}
+
+/// Those that are refused are made at last, and Octavia never finishes.
+#[test]
+fn one_that_is_made_after_all_is_awaited_no_longer_than_others() {
+    let mut world = World::at_rest(OWNERS);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (nth, (cluster, key)) in keys.iter().enumerate() {
+        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
+    }
+    assert_eq!(most_lacking(&mut world, 900), MOST);
+    (0..MOST).for_each(|_| world.cloud.expect(Fate::Stalls));
+    world.cloud.set_quota("p1", ProjectQuota::default());
+    let is_stuck = |world: &mut World| {
+        world.balancers().iter().filter(|row| row["provisioning_status"] == "PENDING_CREATE").count() == MOST
+    };
+    world.run_until(400 * SECOND, "two are pending", is_stuck);
+    world.run(700 * SECOND);
+    assert_eq!(lacking(&mut world), MOST);
+    let moved = |row: &serde_json::Value| row["vip_address"].as_str().is_some_and(|address| address.len() == 10);
+    assert_eq!(world.balancers().iter().filter(|row| moved(row)).count(), OWNERS);
+}
+
+/// It serves no worse than others that are in ERROR.
+#[test]
+fn one_in_error_that_differs_waits_no_longer_than_others_in_error() {
+    let mut world = World::at_rest(OWNERS);
+    break_all(&mut world);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (nth, (cluster, key)) in keys.iter().enumerate() {
+        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
+    }
+    assert_eq!(most_lacking(&mut world, 1000), 2 * MOST);
+    world.cloud.set_quota("p1", ProjectQuota::default());
+    world.converge(3000 * SECOND);
+}
+
+/// It leaves no gap.
+#[test]
+fn one_that_never_served_and_differs_waits_for_nobody() {
+    let mut world = World::at_rest(MOST);
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (cluster, key) in &keys {
+        world.change(cluster, key, |wish| wish.subnet = "nowhere".to_owned());
+    }
+    assert_eq!(most_lacking(&mut world, 60), MOST);
+    let ((cluster, _), fresh) = (&keys[0], key("shop", "fresh"));
+    let wish = Wish { owner: "uid-fresh".to_owned(), subnet: world.subnet.clone(), ..world.wishes[&keys[0]].clone() };
+    world.cloud.expect(Fate::Fails);
+    world.want(cluster, fresh.clone(), wish);
+    let has_failed = |world: &mut World| world.balancers().iter().any(|row| row["provisioning_status"] == "ERROR");
+    world.run_until(60 * SECOND, "its creation has failed", has_failed);
+    world.change(cluster, &fresh, |wish| wish.subnet = "nowhere".to_owned());
+    world.run(60 * SECOND);
+    assert!(world.balancers().is_empty());
 }
 
 #[test]
