@@ -210,15 +210,7 @@ impl CloudAccess {
         permit: impl Fn() -> bool + Send + Sync + 'static,
     ) -> CallAnswer {
         match what {
-            CloudCall::Read(read) => {
-                let answer = self.read(project, read).await;
-                let error = match &answer {
-                    CallAnswer::ReadFailed { words, .. } | CallAnswer::ReadRefused { words } => Some(words.as_str()),
-                    _ => None,
-                };
-                self.note(project, read.resource, error);
-                answer
-            }
+            CloudCall::Read(read) => self.read(project, read).await,
             CloudCall::Change(change) => self.change(project, &change.request(), permit).await,
         }
     }
@@ -226,7 +218,13 @@ impl CloudAccess {
     async fn read(&self, project: &str, read: &CloudRead) -> CallAnswer {
         let session = self.session(project);
         if read.service == ApiService::KeyManager {
-            return self.read_secrets(&session).await;
+            let answer = self.read_secrets(&session).await;
+            let error = match &answer {
+                CallAnswer::ReadFailed { words, .. } | CallAnswer::ReadRefused { words } => Some(words.as_str()),
+                _ => None,
+            };
+            self.note(project, read.resource, error);
+            return answer;
         }
         let at = match read.service {
             ApiService::Neutron => self.neutron(&session).await,
@@ -234,12 +232,17 @@ impl CloudAccess {
                 self.services(&session).await.map(|services| Some(services.octavia))
             }
         };
-        match at {
+        let rows = match at {
             Ok(Some(at)) => read_rows(&session, &at, read).await,
             // Without Neutron nothing of it exists.
-            Ok(None) => CallAnswer::Rows(Vec::new()),
-            Err(error) => read_failed(&error),
-        }
+            Ok(None) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        // What lies below an object that is gone by now (the members of a pool) was answered.
+        let is_below_one_gone = |error: &Error| matches!(error, Error::NotFound { .. }) && read.path.contains('/');
+        let outage = rows.as_ref().err().filter(|error| !is_below_one_gone(error)).map(ToString::to_string);
+        self.note(project, read.resource, outage.as_deref());
+        rows.map_or_else(|error| read_failed(&error), CallAnswer::Rows)
     }
 
     /// Returns where a service is, or what its absence says about a change.
@@ -296,15 +299,14 @@ fn read_failed(error: &Error) -> CallAnswer {
     CallAnswer::ReadFailed { words: error.to_string(), retry_after: error.retry_after() }
 }
 
-async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> CallAnswer {
+async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> Result<Vec<Value>, Error> {
     let path: Vec<&str> = read.path.split('/').collect();
     let query = RawQuery::new(read.resource, read.key, &path);
     let query = read.query.iter().fold(query, |query, (key, value)| query.with(key, value));
-    let rows = match read.list {
+    match read.list {
         true => session.rows(at, &query).await.map(|list| list.rows),
         false => session.row(at, &query).await.map(|row| row.into_iter().collect()),
-    };
-    rows.map_or_else(|error| read_failed(&error), CallAnswer::Rows)
+    }
 }
 
 fn mutation_of(request: &ServiceCall) -> Mutation {

@@ -57,6 +57,28 @@ async fn a_catalog_without_neutron_says_nothing_where_a_policy_names_a_network()
     assert_eq!(cloud.call("p1", &balancers, || true).await, CallAnswer::Rows(Vec::new()));
 }
 
+/// The pool went between two reads. What is missing at the top is another thing: the address of the service is wrong.
+#[tokio::test]
+async fn members_of_a_pool_that_is_gone_are_no_outage() {
+    let fake = FakeOpenStack::start().await.unwrap();
+    fake.set(|cloud| cloud.project("p1", "alpha"));
+    let cloud = connected(&fake);
+    for (path, is_outage) in [("pools/gone/members", false), ("nothing-such", true)] {
+        let read = CloudRead {
+            service: ApiService::Octavia,
+            resource: "member",
+            path: path.to_owned(),
+            query: Vec::new(),
+            key: "members",
+            list: true,
+        };
+        let answer = cloud.call("p1", &CloudCall::Read(read), || true).await;
+        assert!(matches!(answer, CallAnswer::ReadFailed { .. }), "{path}: {answer:?}");
+        let over = cloud.0.outages.lock().unwrap().called("p1", "member", true, Instant::now());
+        assert_eq!(over.is_some(), is_outage, "{path}");
+    }
+}
+
 #[test]
 fn what_came_of_a_change() {
     let message = || "words".to_owned();
