@@ -20,7 +20,8 @@ use crate::cluster::piece;
 use crate::page_bytes::PageBytes;
 use crate::{ApiError, Cluster};
 
-/// A watch that is silent for this long is dead: the server sends a bookmark about once a minute.
+/// A watch that is silent for this long is given up for a list: it may be dead. The server sends a bookmark about once a minute, but
+/// of a kind without any change it sends none where etcd does not notify it of its progress.
 const SILENCE: Duration = Duration::from_secs(90);
 /// A watch that stayed open this long counts as a success, even without an event.
 const PROVEN_AFTER: Duration = Duration::from_secs(1);
@@ -49,7 +50,8 @@ pub struct WatchScope {
 ///
 /// After a failure the watch continues where it was, and no event is lost. It begins with a new list instead if the server
 /// refused the request (401, 403, 404), does not serve the kind (any more), has forgotten the version (410) or sent something undecodable, after ten seconds of
-/// failures, and if the server's store may have been replaced: after silence, and when the server could not be reached.
+/// failures, and if the server's store may have been replaced: when the server could not be reached, and after silence, which is no
+/// failure by itself.
 ///
 /// A kind that is not served is reported as `Failed(NotServed)` between a `ListBegin` and the next, never as an empty list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,8 +196,14 @@ impl<T: Object> Follower<T> {
     /// Reads the next piece of the open watch.
     async fn read(&mut self) -> Result<(), ApiError> {
         let Some(open) = &mut self.open else { return Ok(()) };
-        let silent = |_| ApiError::Timeout { message: format!("a watch of {} was silent", T::KIND.plural) };
-        if let Some(piece) = timeout(SILENCE, piece(&mut open.body)).await.map_err(silent)?.map_err(as_broken_watch)? {
+        let Ok(piece) = timeout(SILENCE, piece(&mut open.body)).await else {
+            // No failure yet: nothing may have changed. The list tells.
+            self.list_watch.succeeded();
+            self.list_watch.start_over();
+            self.open = None;
+            return Ok(());
+        };
+        if let Some(piece) = piece.map_err(as_broken_watch)? {
             open.lines.push(&piece);
             return Ok(());
         }

@@ -260,7 +260,7 @@ async fn a_silent_watch_is_given_up_for_a_list() {
     let peer = Peer::new(vec![list("5", &[], ""), one, list("3", &["a"], ""), two]);
     let mut events = watch::<Service>(peer.cluster(), WatchScope::default());
     assert_eq!(next(&mut events, 5).await, "begin alive [] done alive");
-    assert_eq!(next(&mut events, 7).await, "Timeout begin alive [a] 5->3 done alive");
+    assert_eq!(next(&mut events, 6).await, "begin alive [a] 5->3 done alive", "silence alone is no failure");
     let waited = peer.seconds_between(1, 2);
     assert!((90.0..91.0).contains(&waited), "{waited}");
     assert_eq!(peer.asked(), ["list", "watch 5", "list", "watch 3"]);
