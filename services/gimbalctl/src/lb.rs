@@ -17,6 +17,7 @@ use crate::output::{OutputForm, print, print_pages};
 use crate::refusal::failed;
 use crate::services::{ServiceRef, service_name};
 use crate::table::columns;
+use crate::{Args as ServerArgs, DIAL, connect};
 
 /// What to do with load balancers.
 #[derive(Debug, Subcommand)]
@@ -28,23 +29,9 @@ pub enum LbCommand {
     /// Lists what clusters want, and what came of it
     List(WhichOnes),
     /// Says why a load balancer is as it is
-    Why {
-        /// The Service, as namespace/name; or a router, as namespace/KuryrL7Router:name
-        #[arg(value_parser = entry)]
-        entry: EntryRef,
-        /// The cluster; may be left out with a cluster's own certificate
-        #[arg(long, default_value = "")]
-        cluster: String,
-    },
-    /// Prints what openstack-writer would change about a load balancer; exit code 1 if there is anything
-    Diff {
-        /// The Service, as namespace/name; or a router, as namespace/KuryrL7Router:name
-        #[arg(value_parser = entry)]
-        entry: EntryRef,
-        /// The cluster; may be left out with a cluster's own certificate
-        #[arg(long, default_value = "")]
-        cluster: String,
-    },
+    Why(WhichEntry),
+    /// Prints what openstack-writer would change about a load balancer; exit code 1 if there is anything, 2 if that is not known
+    Diff(WhichEntry),
     /// Prints what there is, and then each change
     Watch(WhichOnes),
     /// Takes over a load balancer that Kuryr or the cloud provider made, without a new address
@@ -103,6 +90,17 @@ pub enum LbCommand {
         #[arg(long)]
         id: Option<String>,
     },
+}
+
+/// Which one, of which cluster.
+#[derive(Debug, Args)]
+pub struct WhichEntry {
+    /// The Service, as namespace/name; or a router, as namespace/KuryrL7Router:name
+    #[arg(value_parser = entry)]
+    entry: EntryRef,
+    /// The cluster; may be left out with a cluster's own certificate
+    #[arg(long, default_value = "")]
+    cluster: String,
 }
 
 /// Which load balancers.
@@ -165,14 +163,13 @@ fn balancer(text: &str) -> Result<String, String> {
 /// The server's refusal, or a connection that breaks.
 pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Result<(), Exit> {
     match command {
-        // Its caller has done it, without a connection.
-        LbCommand::Check(_) => Ok(()),
+        // Their caller has done them: their exit codes say whether there was a connection.
+        LbCommand::Check(_) | LbCommand::Diff(_) => Ok(()),
         LbCommand::Clusters => clusters::list(channel, output).await,
         LbCommand::Approve { id, cluster } => clusters::approve(cluster, id, channel, output).await,
         LbCommand::Confirm { uid, cluster } => clusters::confirm(cluster, uid, channel, output).await,
         LbCommand::List(which) => list(which, channel, output).await,
-        LbCommand::Why { entry, cluster } => why(entry, cluster, channel, output).await,
-        LbCommand::Diff { entry, cluster } => difference(entry, cluster, channel, output).await,
+        LbCommand::Why(WhichEntry { entry, cluster }) => why(entry, cluster, channel, output).await,
         LbCommand::Watch(which) => watch(which, channel, output).await,
         LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
             let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
@@ -249,13 +246,19 @@ async fn why(entry: EntryRef, cluster: String, channel: Channel, output: OutputF
     answer.load_balancer.map(drop).ok_or(missing)
 }
 
-async fn difference(entry: EntryRef, cluster: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let (missing, name) = (entry.missing(), entry.to_string());
-    let answer = explained(entry, cluster, channel).await?;
+/// Prints what would be changed about one.
+///
+/// # Errors
+/// Something would be, with exit code 1 as of `kubectl diff`; or that is not known, with exit code 2.
+pub async fn difference(which: &WhichEntry, args: &ServerArgs) -> Result<(), Exit> {
+    let unknown = |error: Exit| Exit::Usage(error.to_string());
+    let WhichEntry { entry, cluster } = which;
+    let channel = connect(args, DIAL).await.map_err(unknown)?;
+    let answer = explained(entry.clone(), cluster.clone(), channel).await.map_err(unknown)?;
     if answer.load_balancer.is_none() {
-        return Err(missing);
+        return Err(unknown(entry.missing()));
     }
-    let (text, end) = diff::diff(&name, &answer, output);
+    let (text, end) = diff::diff(&entry.to_string(), &answer, args.output);
     print(&text)?;
     end
 }

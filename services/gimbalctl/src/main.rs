@@ -174,6 +174,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
         Topic::Diff(what) => return diff::run(what, &args, contexts.as_deref()).await,
         Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
+        Topic::Lb(lb::LbCommand::Diff(which)) => return lb::difference(which, &args).await,
         _ => connect(&args, DIAL).await?,
     };
     match args.command {

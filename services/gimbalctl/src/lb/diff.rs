@@ -7,7 +7,7 @@ use super::{change_json, change_lines, phase};
 use crate::output::OutputForm;
 
 /// Returns what to print of the planned changes, and how the command ends: with exit code 1 if something differs, as `kubectl diff`,
-/// or if it is not known whether anything does.
+/// and with 2 if it is not known whether anything does.
 pub(super) fn diff(name: &str, answer: &pb::ExplainResponse, output: OutputForm) -> (String, Result<(), Exit>) {
     let ended = |words: String| Err(Exit::Failure(words));
     let status = answer.load_balancer.clone().unwrap_or_default();
@@ -16,9 +16,9 @@ pub(super) fn diff(name: &str, answer: &pb::ExplainResponse, output: OutputForm)
         // Before its first look the writer plans nothing, and what is in the way may need another wish.
         0 if status.phase() != pb::Phase::Ready => {
             let phase = phase(&status);
-            ended(format!(
+            Err(Exit::Usage(format!(
                 "no change of {name} is planned, and it is {phase}: gimbalctl lb why {name} says what is in the way"
-            ))
+            )))
         }
         0 => Ok(()),
         1 => ended(format!("one change of {name} would follow")),
@@ -70,7 +70,7 @@ mod tests {
         for phase in [pb::Phase::Waiting, pb::Phase::Blocked] {
             let (text, end) = shown(phase, none, OutputForm::Table);
             let (code, words) = end.unwrap();
-            assert!(text.is_empty() && code == 1 && words.contains("gimbalctl lb why shop/web"), "{text} {words}");
+            assert!(text.is_empty() && code == 2 && words.contains("gimbalctl lb why shop/web"), "{text} {words}");
         }
     }
 }
