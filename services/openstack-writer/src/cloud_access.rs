@@ -235,14 +235,14 @@ impl CloudAccess {
         let rows = match at {
             Ok(Some(at)) => read_rows(&session, &at, read).await,
             // Without Neutron nothing of it exists.
-            Ok(None) => Ok(Vec::new()),
+            Ok(None) => Ok(CallAnswer::Rows(Vec::new())),
             Err(error) => Err(error),
         };
         // What lies below an object that is gone by now (the members of a pool) was answered.
         let is_below_one_gone = |error: &Error| matches!(error, Error::NotFound { .. }) && read.path.contains('/');
         let outage = rows.as_ref().err().filter(|error| !is_below_one_gone(error)).map(ToString::to_string);
         self.note(project, read.resource, outage.as_deref());
-        rows.map_or_else(|error| read_failed(&error), CallAnswer::Rows)
+        rows.unwrap_or_else(|error| read_failed(&error))
     }
 
     /// Returns where a service is, or what its absence says about a change.
@@ -299,14 +299,15 @@ fn read_failed(error: &Error) -> CallAnswer {
     CallAnswer::ReadFailed { words: error.to_string(), retry_after: error.retry_after() }
 }
 
-async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> Result<Vec<Value>, Error> {
+async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> Result<CallAnswer, Error> {
     let path: Vec<&str> = read.path.split('/').collect();
     let query = RawQuery::new(read.resource, read.key, &path);
     let query = read.query.iter().fold(query, |query, (key, value)| query.with(key, value));
-    match read.list {
-        true => session.rows(at, &query).await.map(|list| list.rows),
-        false => session.row(at, &query).await.map(|row| row.into_iter().collect()),
-    }
+    Ok(match (read.list, read.is_long) {
+        (true, true) => CallAnswer::Listed(session.rows(at, &query).await?.rows),
+        (true, false) => CallAnswer::Rows(session.rows(at, &query).await?.rows),
+        (false, _) => CallAnswer::Rows(session.row(at, &query).await?.into_iter().collect()),
+    })
 }
 
 fn mutation_of(request: &ServiceCall) -> Mutation {

@@ -120,7 +120,7 @@ async fn subnets(
     let networks: BTreeSet<&Text> = policy.networks_of_floating_ips().collect();
     for network in networks {
         let query = RawQuery::new("subnet", "subnets", &["subnets"]).with("network_id", network);
-        let list = session.rows(neutron, &query).await?;
+        let list = session.rows::<Value>(neutron, &query).await?;
         if list.rows.is_empty() {
             missing.push(format!("external network {network} has no subnet that this user may see"));
         }
@@ -197,7 +197,7 @@ async fn count_quota(
         let limit = key.iter().find_map(|key| limits[*key].as_i64());
         let Some(limit) = limit.and_then(|limit| u32::try_from(limit).ok()) else { continue };
         let query = RawQuery::new(resource, collection, &[collection]).with("project_id", project).with("fields", "id");
-        let used = session.rows(octavia, &query).await?.rows.len();
+        let used = session.rows::<Value>(octavia, &query).await?.rows.len();
         *free = Some(limit.saturating_sub(u32::try_from(used).unwrap_or(u32::MAX)));
     }
     Ok(())

@@ -252,6 +252,7 @@ impl CloudWriterMetrics {
             CallAnswer::NotSent
             | CallAnswer::Unsendable { .. }
             | CallAnswer::Rows(_)
+            | CallAnswer::Listed(_)
             | CallAnswer::ReadFailed { .. }
             | CallAnswer::ReadRefused { .. } => "not_sent",
         };

@@ -15,7 +15,7 @@ use crate::routing::same::SameParts;
 use crate::seen::{AddressHolder, Provisioning, Seen, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember};
 use crate::seen_store::SeenStore;
 use crate::sharing::Sharing;
-use crate::step::Block;
+use crate::step::{BalancerStep, Block, Wait};
 
 /// One owner's load balancer. A value: it holds no task and no connection, and costs what it has seen.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +76,13 @@ impl Actor {
     /// it is wanted. Usually it is at once.
     pub fn stay_until(&mut self, in_error: Option<Duration>, sound: Option<Duration>) {
         (self.memory.repair_waits, self.memory.change_waits) = (in_error, sound);
+    }
+
+    /// Whether a step is to wait until others are back whose load balancers were deleted to be made again.
+    #[must_use]
+    pub fn waits_for_others(&self, step: &BalancerStep) -> bool {
+        let waits = [self.memory.repair_waits, self.memory.change_waits];
+        matches!(step, BalancerStep::Wait(Wait::Until(until)) if waits.contains(&Some(*until)))
     }
 
     /// Whether a load balancer of the owner may have served clients. One may, unless it was seen never to have become `ACTIVE`: the

@@ -6,6 +6,8 @@ use gimbal_kuryr_model::Text;
 use gimbal_octavia_plan::{ApiService, ChangeOutcome, CloudChange};
 use serde_json::Value;
 
+use crate::listed_row::ListedRow;
+
 /// Names a call until it is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(crate) u64);
@@ -43,7 +45,7 @@ pub enum CallLane {
 /// A call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CloudCall {
-    /// Read: answer [`CallAnswer::Rows`], [`CallAnswer::ReadFailed`] or [`CallAnswer::ReadRefused`].
+    /// Read: answer [`CallAnswer::Rows`], [`CallAnswer::Listed`], [`CallAnswer::ReadFailed`] or [`CallAnswer::ReadRefused`].
     Read(CloudRead),
     /// Send [`CloudChange::request`] once, and repeat nothing: answer [`CallAnswer::Changed`], [`CallAnswer::NotSent`] or
     /// [`CallAnswer::Unsendable`].
@@ -65,6 +67,8 @@ pub struct CloudRead {
     pub key: &'static str,
     /// Whether it is a list.
     pub list: bool,
+    /// Whether it may be a long one: answer [`CallAnswer::Listed`], which takes less memory than [`CallAnswer::Rows`].
+    pub is_long: bool,
 }
 
 /// What came of a call.
@@ -72,6 +76,8 @@ pub struct CloudRead {
 pub enum CallAnswer {
     /// The rows of a list that was read to its end; for one object its row, and none if it is not there (404).
     Rows(Vec<Value>),
+    /// The same of a long list.
+    Listed(Vec<ListedRow>),
     /// A read failed. What was not read is unknown, not absent.
     ReadFailed {
         /// Why, for people.
@@ -93,4 +99,19 @@ pub enum CallAnswer {
         /// Why, for people.
         words: String,
     },
+}
+
+impl CallAnswer {
+    /// Returns what came of a change, or that it was not sent, and if it could not be, why.
+    pub(crate) fn into_outcome(self) -> Result<ChangeOutcome, Option<Text>> {
+        match self {
+            Self::Changed(outcome) => Ok(outcome),
+            Self::NotSent => Err(None),
+            Self::Unsendable { words } => Err(Some(words.into())),
+            // Whoever answers a change like a read knows nothing about it.
+            Self::Rows(_) | Self::Listed(_) | Self::ReadFailed { .. } | Self::ReadRefused { .. } => {
+                Ok(ChangeOutcome::Unknown(String::new()))
+            }
+        }
+    }
 }

@@ -10,6 +10,7 @@ use crate::cluster::{ManagedCluster, NameCheck};
 use crate::looking::is_newcomer;
 use crate::pace::Line;
 use crate::registry::Registry;
+use crate::replacements::AFTER_OTHERS;
 use crate::view::{BalancerExplanation, ClusterView, RegistryCounts};
 
 /// Most changes that are shown before they are made.
@@ -130,6 +131,9 @@ impl Registry {
                 }
             }
             CellState::Sending(_) => "waits for the answer to a change".to_owned(),
+            CellState::Resting if cluster.waits_for_others(cell, self.shared.at(now)) => {
+                format!("{AFTER_OTHERS}{rest}")
+            }
             CellState::Resting => format!("pauses{rest}"),
             CellState::Pending => format!("waits until Octavia has finished{rest}"),
             CellState::Unlisted => "waits for the lists of what the cluster has".to_owned(),

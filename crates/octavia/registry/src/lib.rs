@@ -43,6 +43,7 @@ mod kept_turns;
 mod learned;
 mod left;
 mod life;
+mod listed_row;
 mod looking;
 mod missing;
 mod newcomers;
@@ -69,6 +70,7 @@ mod view;
 
 pub use call::{CallAnswer, CallId, CallLane, CallToMake, CloudCall, CloudRead};
 pub use event::{AdoptionOutcome, AdoptionRefusal, FoundOwner, RegistryEvent};
+pub use listed_row::ListedRow;
 pub use registry::Registry;
 pub use settings::{ClusterGuards, ClusterSettings, ObjectLimits, OwnPort, RegistrySettings};
 pub use sharing::sharing_owner;

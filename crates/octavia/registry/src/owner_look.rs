@@ -2,6 +2,7 @@
 
 mod policies;
 mod secrets;
+mod stray;
 #[cfg(test)]
 mod tests;
 
@@ -16,8 +17,10 @@ use serde_json::Value;
 
 use self::secrets::SecretsLook;
 pub(crate) use self::secrets::secrets_of_project;
+pub(crate) use self::stray::Stray;
 use crate::call::CloudRead;
 use crate::fingerprint::{is_anothers, tags_of};
+use crate::listed_row::PackedOwnerRows;
 use crate::sharing::owners_of_row;
 
 /// What a read of a look is about.
@@ -46,31 +49,6 @@ pub(crate) enum LookPart {
 
 /// A read, and the project that it is made in.
 pub(crate) type LookRead = (LookPart, Text, CloudRead);
-
-/// A port or floating IP whose description holds an owner's mark and more, so that a search for the mark does not find it.
-#[derive(Debug)]
-pub(crate) struct Stray {
-    is_port: bool,
-    id: String,
-    project: Text,
-}
-
-impl Stray {
-    /// Returns what a row of Neutron's is.
-    pub(crate) fn of(row: &Value) -> Option<Self> {
-        let is_port = row.get("floating_ip_address").is_none();
-        let project = row["project_id"].as_str().unwrap_or_default().into();
-        Some(Self { is_port, id: row["id"].as_str()?.to_owned(), project })
-    }
-
-    fn read(&self) -> LookRead {
-        let (part, resource, list) = match self.is_port {
-            true => (LookPart::Ports, "port", "ports"),
-            false => (LookPart::Floating, "floatingip", "floatingips"),
-        };
-        (part, self.project.clone(), one(ApiService::Neutron, resource, format!("{list}/{}", self.id)))
-    }
-}
 
 /// Rows that a list of everything with the cluster's mark has shown about one owner.
 #[derive(Debug, Default)]
@@ -105,6 +83,8 @@ pub(crate) struct OwnerLook {
     tags: Vec<String>,
     descriptions: Vec<String>,
     rows: OwnerRows,
+    /// Rows that lists have shown, until something more is read: thousands of looks may wait for their first read at once.
+    packed: Option<PackedOwnerRows>,
     floating: Vec<Value>,
     monitors: BTreeMap<String, Value>,
     members: BTreeMap<String, Vec<Value>>,
@@ -137,18 +117,19 @@ fn add_new(all: &mut Vec<Value>, row: Value) {
 }
 
 impl OwnerLook {
-    /// Begins a look in these projects. What `known` has is not read again.
-    pub(crate) fn begin(mark: &Mark, projects: &[Text], known: Option<OwnerRows>, life: u32) -> (Self, Vec<LookRead>) {
-        let mut look = Self {
+    /// Returns a look at whatever is found.
+    fn of_anybody(life: u32) -> Self {
+        Self {
             number: 0,
             from: None,
             life,
-            cluster: Some(mark.cluster.clone()),
-            is_alone: !is_group(&mark.owner),
+            cluster: None,
+            is_alone: false,
             groups: BTreeMap::new(),
-            tags: vec![mark.cluster_tag(), mark.owner_tag()],
-            descriptions: mark.descriptions().into(),
+            tags: Vec::new(),
+            descriptions: Vec::new(),
             rows: OwnerRows::default(),
+            packed: None,
             floating: Vec::new(),
             monitors: BTreeMap::new(),
             members: BTreeMap::new(),
@@ -164,6 +145,17 @@ impl OwnerLook {
             found: BTreeSet::new(),
             users: BTreeMap::new(),
             secrets: SecretsLook::default(),
+        }
+    }
+
+    /// Begins a look in these projects. What `known` has is not read again.
+    pub(crate) fn begin(mark: &Mark, projects: &[Text], known: Option<OwnerRows>, life: u32) -> (Self, Vec<LookRead>) {
+        let mut look = Self {
+            cluster: Some(mark.cluster.clone()),
+            is_alone: !is_group(&mark.owner),
+            tags: vec![mark.cluster_tag(), mark.owner_tag()],
+            descriptions: mark.descriptions().into(),
+            ..Self::of_anybody(life)
         };
         let mut reads = Vec::new();
         let lists_balancers = known.is_none();
@@ -201,7 +193,16 @@ impl OwnerLook {
             }
         }
         look.outstanding = reads.len();
+        if !lists_balancers {
+            look.packed = Some(PackedOwnerRows::pack(&mut look.rows));
+        }
         (look, reads)
+    }
+
+    fn unpack(&mut self) {
+        if let Some(packed) = self.packed.take() {
+            packed.unpack(&mut self.rows);
+        }
     }
 
     /// Lets reads in these projects fail. What could be read of such a project is then left out as well: half a load balancer
@@ -229,38 +230,14 @@ impl OwnerLook {
 
     /// Begins a look at one load balancer, whoever's it is.
     pub(crate) fn at_balancer(id: &str, project: &Text) -> (Self, Vec<LookRead>) {
-        let look = Self {
-            number: 0,
-            from: None,
-            life: 0,
-            cluster: None,
-            is_alone: false,
-            groups: BTreeMap::new(),
-            tags: Vec::new(),
-            descriptions: Vec::new(),
-            rows: OwnerRows::default(),
-            floating: Vec::new(),
-            monitors: BTreeMap::new(),
-            members: BTreeMap::new(),
-            rules: BTreeMap::new(),
-            ports: Vec::new(),
-            known_ports: None,
-            asked: BTreeSet::new(),
-            asks_for_floating: true,
-            outstanding: 1,
-            failed: false,
-            spared: BTreeSet::new(),
-            unread: BTreeSet::new(),
-            found: BTreeSet::new(),
-            users: BTreeMap::new(),
-            secrets: SecretsLook::default(),
-        };
+        let look = Self { outstanding: 1, ..Self::of_anybody(0) };
         let read = one(ApiService::Octavia, "loadbalancer", format!("loadbalancers/{id}"));
         (look, vec![(LookPart::Balancers, project.clone(), read)])
     }
 
     /// Takes the rows of a read; returns what is to be read because of them.
     pub(crate) fn rows(&mut self, part: &LookPart, project: &Text, rows: Vec<Value>) -> Vec<LookRead> {
+        self.unpack();
         self.outstanding = self.outstanding.saturating_sub(1);
         let mut more = Vec::new();
         match part {
@@ -301,6 +278,7 @@ impl OwnerLook {
 
     /// Takes note that a read in a project failed. Returns what is to be read nevertheless.
     pub(crate) fn read_failed(&mut self, project: &Text) -> Vec<LookRead> {
+        self.unpack();
         self.outstanding = self.outstanding.saturating_sub(1);
         self.unread.insert(project.clone());
         self.failed |= !self.spared.contains(project);
@@ -366,6 +344,7 @@ impl OwnerLook {
         if self.failed {
             return None;
         }
+        self.unpack();
         let unread = std::mem::take(&mut self.unread);
         let is_known = |row: &Value| row["project_id"].as_str().is_none_or(|project| !unread.contains(project));
         self.rows.balancers.retain(is_known);
@@ -486,12 +465,12 @@ pub(crate) fn list(
         "secret" => "secrets",
         _ => "floatingips",
     };
-    CloudRead { service, resource, path: path.to_owned(), query, key, list: true }
+    CloudRead { service, resource, path: path.to_owned(), query, key, list: true, is_long: false }
 }
 
 /// Returns a read of one object.
 pub(crate) fn one(service: ApiService, resource: &'static str, path: String) -> CloudRead {
-    CloudRead { service, resource, path, query: Vec::new(), key: resource, list: false }
+    CloudRead { service, resource, path, query: Vec::new(), key: resource, list: false, is_long: false }
 }
 
 pub(crate) fn ids(references: &Value) -> Vec<String> {

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, Text};
-use gimbal_octavia_plan::{ApiService, cluster_name_tag, clusters_in, is_group, marked_owner, owners_in};
+use gimbal_octavia_plan::{ApiService, SeenPort, cluster_name_tag, clusters_in, is_group, marked_owner, owners_in};
 use serde_json::Value;
 
 use self::comparison::ListComparison;
@@ -20,6 +20,7 @@ use crate::cluster::{ManagedCluster, NameCheck, PlannedRead};
 use crate::event::{FoundOwner, RegistryEvent};
 use crate::fingerprint::{has_tag, tags_of};
 use crate::left::LeftRows;
+use crate::listed_row::{ListedRow, RowsById, by_id};
 use crate::owner_look::{list, secrets_of_project};
 use crate::shared::{ReadFor, RegistryCore};
 use crate::unreadable::RUNS;
@@ -61,14 +62,14 @@ struct PollRun {
     failed: BTreeMap<Text, Text>,
     /// Those of them whose load balancers could not be.
     unnamed: BTreeSet<Text>,
-    balancers: Vec<Value>,
-    listeners: BTreeMap<String, Value>,
-    pools: BTreeMap<String, Value>,
-    policies: BTreeMap<String, Value>,
+    balancers: Vec<ListedRow>,
+    listeners: RowsById,
+    pools: RowsById,
+    policies: RowsById,
     floating: Option<Vec<Value>>,
     ports: Option<Vec<Value>>,
-    /// Ports of VIPs; unset: not asked for, or not all could be read.
-    vip_ports: Option<Vec<Value>>,
+    /// Ports of VIPs, with their descriptions; unset: not asked for, or not all could be read.
+    vip_ports: Option<Vec<(SeenPort, Value)>>,
     /// The owners whose VIPs these are.
     asked: BTreeSet<Text>,
     left: LeftRows,
@@ -162,7 +163,10 @@ impl ManagedCluster {
         let mut reads: Vec<(PollPart, Text, CloudRead)> = Vec::new();
         for project in &self.settings.projects {
             let of = |key, tags: String| vec![(key, tags), ("project_id", project.to_string())];
-            let octavia = |resource, path, query| list(ApiService::Octavia, resource, path, query);
+            let octavia = |resource, path, query| {
+                let read = list(ApiService::Octavia, resource, path, query);
+                CloudRead { is_long: true, ..read }
+            };
             // The first lists show as well what another cluster of the name has.
             let is_checked = self.name_check == NameCheck::Ours && self.unreadable.words(project).is_none();
             let balancers = if is_checked {
@@ -201,9 +205,9 @@ impl ManagedCluster {
             failed: BTreeMap::new(),
             unnamed: BTreeSet::new(),
             balancers: Vec::new(),
-            listeners: BTreeMap::new(),
-            pools: BTreeMap::new(),
-            policies: BTreeMap::new(),
+            listeners: RowsById::new(),
+            pools: RowsById::new(),
+            policies: RowsById::new(),
             floating: floating.then(Vec::new),
             ports: rarely.then(Vec::new),
             vip_ports: None,
@@ -216,6 +220,21 @@ impl ManagedCluster {
         }
     }
 
+    /// Takes a long list.
+    pub(crate) fn listed(&mut self, part: PollPart, rows: Vec<ListedRow>, shared: &mut RegistryCore, now: Instant) {
+        let Some(run) = self.poller.run.as_mut() else { return };
+        match part {
+            PollPart::Balancers => run.balancers.extend(rows),
+            PollPart::Listeners => run.listeners.extend(by_id(rows)),
+            PollPart::Pools => run.pools.extend(by_id(rows)),
+            PollPart::Policies => run.policies.extend(by_id(rows)),
+            // Their rows are few, or are looked at at once.
+            PollPart::Floating | PollPart::Ports | PollPart::VipPorts | PollPart::Left | PollPart::Secrets => return,
+        }
+        run.outstanding = run.outstanding.saturating_sub(1);
+        self.list_ends(part, shared, now);
+    }
+
     /// Takes a list; `None` if it could not be read.
     pub(crate) fn polled(
         &mut self,
@@ -226,6 +245,14 @@ impl ManagedCluster {
         now: Instant,
     ) {
         let listed = (part == PollPart::Secrets).then(|| self.owners_of_secrets(rows.as_deref()));
+        let is_long =
+            |part| matches!(part, PollPart::Balancers | PollPart::Listeners | PollPart::Pools | PollPart::Policies);
+        let rows = match rows {
+            Some(rows) if is_long(part) => {
+                return self.listed(part, rows.into_iter().map(ListedRow::from).collect(), shared, now);
+            }
+            rows => rows,
+        };
         let Some(run) = self.poller.run.as_mut() else { return };
         run.outstanding = run.outstanding.saturating_sub(1);
         match (rows, part) {
@@ -234,17 +261,20 @@ impl ManagedCluster {
             (_, PollPart::Secrets) => run.add_secrets(listed.flatten()),
             (None, PollPart::VipPorts) => run.vip_ports = None,
             (Some(rows), PollPart::VipPorts) => {
-                run.vip_ports.iter_mut().for_each(|all| all.extend(rows.iter().cloned()))
+                let described = |row: &Value| (SeenPort::read(row), row["description"].clone());
+                run.vip_ports.iter_mut().for_each(|all| all.extend(rows.iter().map(described)));
             }
-            (None, _) => {}
-            (Some(rows), PollPart::Balancers) => run.balancers.extend(rows),
-            (Some(rows), PollPart::Listeners) => run.listeners.extend(by_id(rows)),
-            (Some(rows), PollPart::Pools) => run.pools.extend(by_id(rows)),
-            (Some(rows), PollPart::Policies) => run.policies.extend(by_id(rows)),
             (Some(rows), PollPart::Floating) => run.floating.get_or_insert_default().extend(rows),
             (Some(rows), PollPart::Ports) => run.ports.get_or_insert_default().extend(rows),
+            (_, PollPart::Balancers | PollPart::Listeners | PollPart::Pools | PollPart::Policies) => {}
+            (None, PollPart::Floating | PollPart::Ports) => {}
         }
-        if run.outstanding > 0 {
+        self.list_ends(part, shared, now);
+    }
+
+    /// Goes on when all lists have come.
+    fn list_ends(&mut self, part: PollPart, shared: &mut RegistryCore, now: Instant) {
+        if self.poller.run.as_ref().is_none_or(|run| run.outstanding > 0) {
             return;
         }
         if part != PollPart::VipPorts && self.ask_for_vip_ports() {
@@ -321,30 +351,29 @@ impl ManagedCluster {
         if std::mem::replace(&mut self.poller.told_in, self.life) == self.life {
             return;
         }
-        let balancers = run.balancers.iter();
-        let mut rows: Vec<(&str, &str, &str)> = balancers
-            .filter_map(|row| {
-                let text = |key: &str| row[key].as_str().unwrap_or_default();
-                let owner = marked_owner(tags_of(row), tag, &self.settings.name)?;
-                let owners = owners_in(tags_of(row)).take(if is_group(owner) { usize::MAX } else { 1 });
-                Some(owners.map(move |owner| (text("created_at"), owner, text("name"))))
-            })
-            .flatten()
-            .collect();
+        let mut rows: Vec<(Text, Text, Text)> = Vec::new();
+        for row in run.balancers.iter().map(ListedRow::get) {
+            let text = |key: &str| Text::from(row[key].as_str().unwrap_or_default());
+            let Some(owner) = marked_owner(tags_of(&row), tag, &self.settings.name) else { continue };
+            let owners = owners_in(tags_of(&row)).take(if is_group(owner) { usize::MAX } else { 1 });
+            rows.extend(owners.map(|owner| (text("created_at"), owner.into(), text("name"))));
+        }
         rows.sort_unstable();
         let mut seen = BTreeSet::new();
-        let oldest = rows.into_iter().filter(|(_, owner, _)| seen.insert(*owner));
-        let found = oldest.map(|(_, owner, name)| FoundOwner { owner: owner.into(), name: name.into() }).collect();
+        let oldest = rows.into_iter().filter(|(_, owner, _)| seen.insert(owner.clone()));
+        let found = oldest.map(|(_, owner, name)| FoundOwner { owner, name }).collect();
         let (cluster, is_complete) = (self.settings.name.clone(), run.unnamed.is_empty());
         shared.events.push(RegistryEvent::Listed { cluster, found, is_complete });
     }
 
     fn check_name(&mut self, run: &PollRun, tag: &str, shared: &mut RegistryCore) {
-        let rows = &run.balancers;
         let name = cluster_name_tag(&self.settings.name);
-        let other = rows.iter().filter(|row| has_tag(row, &name) && !has_tag(row, tag));
-        let marks = other.filter_map(|row| Some((Text::from(clusters_in(tags_of(row)).next()?), row["id"].as_str()?)));
-        let other = marks.into_iter().find(|(uid, _)| !self.confirmed.contains(uid));
+        let other = run.balancers.iter().map(ListedRow::get).find_map(|row| {
+            let is_others = has_tag(&row, &name) && !has_tag(&row, tag);
+            let uid = Text::from(clusters_in(tags_of(&row)).next().filter(|_| is_others)?);
+            let id = row["id"].as_str().filter(|_| !self.confirmed.contains(&uid))?.to_owned();
+            Some((uid, id))
+        });
         if other.is_none() && !run.unnamed.is_empty() && matches!(self.name_check, NameCheck::Other(_)) {
             // Its objects may be where nothing could be read.
             return;
@@ -369,8 +398,4 @@ impl ManagedCluster {
 /// Whether there are policies of an owner, or are going to be.
 fn routes(cell: &Cell) -> bool {
     cell.is_router() || cell.actor.has_policies()
-}
-
-fn by_id(rows: Vec<Value>) -> impl Iterator<Item = (String, Value)> {
-    rows.into_iter().filter_map(|row| Some((row["id"].as_str()?.to_owned(), row)))
 }

@@ -11,6 +11,7 @@ use crate::call::{CallAnswer, CallId, CallLane, CallToMake, CloudCall};
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::event::RegistryEvent;
+use crate::listed_row::ListedRow;
 use crate::looking::take_readable;
 use crate::owner_look::LookPart;
 use crate::pace::{CloudPace, Line};
@@ -263,11 +264,20 @@ impl Registry {
         let Some(call) = self.shared.calls.remove(&id) else { return };
         let shared = &mut self.shared;
         let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.number == call.number);
-        match call.what {
-            CallFor::Read { what, service, project } => {
+        match (call.what, answer) {
+            (CallFor::Read { what: ReadFor::Poll(part), service, .. }, CallAnswer::Listed(rows)) => {
+                shared.pace.read_ends(service, None, now);
+                if let Some(cluster) = cluster {
+                    cluster.listed(part, rows, shared, now);
+                }
+            }
+            (CallFor::Read { what, service, project }, answer) => {
                 let is_refused = matches!(answer, CallAnswer::ReadRefused { .. });
                 let (rows, words, retry_after) = match answer {
                     CallAnswer::Rows(rows) => (Some(rows), String::new(), None),
+                    CallAnswer::Listed(rows) => {
+                        (Some(rows.into_iter().map(ListedRow::into_row).collect()), String::new(), None)
+                    }
                     CallAnswer::ReadFailed { words, retry_after } => (None, words, retry_after),
                     CallAnswer::ReadRefused { words } => (None, words, None),
                     CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
@@ -286,16 +296,16 @@ impl Registry {
                     cluster.was_read(what, &project, rows, shared, now);
                 }
             }
-            CallFor::Change { owner, line, change, project } => {
-                let outcome = outcome_of(answer);
+            (CallFor::Change { owner, line, change, project }, answer) => {
+                let outcome = answer.into_outcome();
                 shared.pace.change_ends(&line, call.sent, outcome.as_ref().ok(), now);
                 count(shared, outcome.as_ref().ok());
                 if let Some(cluster) = cluster {
                     cluster.was_changed(id, (&owner, &project), &change, outcome, shared, now);
                 }
             }
-            CallFor::Adoption { balancer, line } => {
-                let outcome = outcome_of(answer).ok();
+            (CallFor::Adoption { balancer, line }, answer) => {
+                let outcome = answer.into_outcome().ok();
                 shared.pace.change_ends(&line, call.sent, outcome.as_ref(), now);
                 count(shared, outcome.as_ref());
                 if let Some(cluster) = cluster {
@@ -327,19 +337,6 @@ impl Registry {
     /// Returns what happened since the last call.
     pub fn take_events(&mut self) -> Vec<RegistryEvent> {
         std::mem::take(&mut self.shared.events)
-    }
-}
-
-/// Returns what came of a change, or that it was not sent, and if it could not be, why.
-fn outcome_of(answer: CallAnswer) -> Result<ChangeOutcome, Option<Text>> {
-    match answer {
-        CallAnswer::Changed(outcome) => Ok(outcome),
-        CallAnswer::NotSent => Err(None),
-        CallAnswer::Unsendable { words } => Err(Some(words.into())),
-        // Whoever answers a change like a read knows nothing about it.
-        CallAnswer::Rows(_) | CallAnswer::ReadFailed { .. } | CallAnswer::ReadRefused { .. } => {
-            Ok(ChangeOutcome::Unknown(String::new()))
-        }
     }
 }
 

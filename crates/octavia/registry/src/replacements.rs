@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
 
-use crate::cell::Cell;
+use crate::cell::{Cell, CellState};
 use crate::cluster::ManagedCluster;
 use crate::shared::RegistryCore;
 
@@ -62,7 +62,16 @@ impl Replacements {
     }
 }
 
+/// Why the load balancer of an owner stays for now.
+pub(crate) const AFTER_OTHERS: &str =
+    "is made anew when others of its project, which were deleted to be made again, are back";
+
 impl ManagedCluster {
+    /// Whether the load balancer of an owner stays for now because too many others are missing.
+    pub(crate) fn waits_for_others(&self, cell: &Cell, at: Duration) -> bool {
+        matches!(cell.state, CellState::Resting) && cell.actor.waits_for_others(&cell.actor.step(&self.facts, at))
+    }
+
     /// Lets the load balancer of an owner stay as it is for a while if too many others are missing.
     pub(crate) fn stays_for_now(&mut self, owner: &Text, cell: &mut Cell, shared: &RegistryCore, now: Instant) {
         let most = shared.settings.creates_by_project;

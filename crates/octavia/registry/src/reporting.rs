@@ -16,6 +16,7 @@ use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
 use crate::pace::Line;
+use crate::replacements::AFTER_OTHERS;
 use crate::routes::as_condition;
 use crate::sharing::{OwnersShare, is_block_of_others, words_of};
 use crate::turns::cost;
@@ -198,6 +199,9 @@ impl ManagedCluster {
         }
         if self.is_quarantined(cell) {
             add("Held", "Quarantined", "the cluster is in quarantine: what is planned is not made");
+        }
+        if self.waits_for_others(cell, at) {
+            add("Held", "Replacements", &format!("it stays, and {AFTER_OTHERS}"));
         }
         if let Some(words) = cell.fault() {
             match conditions.iter_mut().find(|one| *one.kind == *"Degraded") {

@@ -39,8 +39,6 @@ impl RawQuery {
 
 /// A row in which a pool refers to its members by their IDs alone, where Octavia says `{"id": ".."}`: as a map each takes ten times as
 /// much memory, and a large cloud has hundreds of thousands of them.
-#[derive(Deserialize)]
-#[serde(from = "Value")]
 struct ShortRow(Value);
 
 impl From<Value> for ShortRow {
@@ -57,14 +55,25 @@ impl From<Value> for ShortRow {
     }
 }
 
+/// A row in the form of the caller, into which it is brought as its page is read.
+#[derive(Deserialize)]
+#[serde(from = "Value", bound = "T: From<Value>")]
+struct RowAs<T>(T);
+
+impl<T: From<Value>> From<Value> for RowAs<T> {
+    fn from(row: Value) -> Self {
+        Self(T::from(ShortRow::from(row).0))
+    }
+}
+
 impl Session {
     /// Lists objects, every page of them. A page that times out, or is too large, is requested again with a smaller limit. References to
     /// members are their IDs.
     ///
     /// # Errors
     /// See [`Error`]; [`Error::NotFound`] if what the collection belongs to does not exist, and the service itself says so.
-    pub async fn rows(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<CompleteList<Value>, Error> {
-        let mut list = PagedList::<ShortRow>::new(query.key, self.shared.page_size(query.resource));
+    pub async fn rows<T: From<Value>>(&self, at: &ServiceEndpoint, query: &RawQuery) -> Result<CompleteList<T>, Error> {
+        let mut list = PagedList::<RowAs<T>>::new(query.key, self.shared.page_size(query.resource));
         loop {
             let page = list.parameters().iter().fold(query.clone(), |page, (key, value)| page.with(key, value));
             if list.add(self.raw(at, Verb::List, &page).await)? {
@@ -72,7 +81,7 @@ impl Session {
             }
         }
         let CompleteList { rows, unreadable, server_time } = list.complete();
-        Ok(CompleteList { rows: rows.into_iter().map(|ShortRow(row)| row).collect(), unreadable, server_time })
+        Ok(CompleteList { rows: rows.into_iter().map(|RowAs(row)| row).collect(), unreadable, server_time })
     }
 
     /// Reads one object; `None` if its service says that it does not exist.

@@ -25,7 +25,15 @@ async fn a_catalog_without_neutron_says_nothing_where_a_policy_names_a_network()
     let fake = FakeOpenStack::start().await.unwrap();
     fake.set(|cloud| cloud.project("p1", "alpha"));
     let read = |service, resource, path: &str, key| {
-        CloudCall::Read(CloudRead { service, resource, path: path.to_owned(), query: Vec::new(), key, list: true })
+        CloudCall::Read(CloudRead {
+            service,
+            resource,
+            path: path.to_owned(),
+            query: Vec::new(),
+            key,
+            list: true,
+            is_long: false,
+        })
     };
     let (ports, balancers) = (
         read(ApiService::Neutron, "port", "ports", "ports"),
@@ -71,6 +79,7 @@ async fn members_of_a_pool_that_is_gone_are_no_outage() {
             query: Vec::new(),
             key: "members",
             list: true,
+            is_long: false,
         };
         let answer = cloud.call("p1", &CloudCall::Read(read), || true).await;
         assert!(matches!(answer, CallAnswer::ReadFailed { .. }), "{path}: {answer:?}");
@@ -161,7 +170,8 @@ async fn a_pause_that_is_asked_for_is_not_waited_for() {
     fake.set(|cloud| cloud.project("p1", "shop"));
     fake.fail(gimbal_testkit::fake_openstack::Fault::on("/loadbalancers").retry_after("1"));
     let (service, resource, key) = (ApiService::Octavia, "loadbalancer", "loadbalancers");
-    let read = CloudRead { service, resource, path: key.to_owned(), query: Vec::new(), key, list: true };
+    let read =
+        CloudRead { service, resource, path: key.to_owned(), query: Vec::new(), key, list: true, is_long: false };
     let answer = connected(&fake).call("p1", &CloudCall::Read(read), || true).await;
     let CallAnswer::ReadFailed { retry_after, .. } = answer else { panic!("{answer:?}") };
     assert_eq!((retry_after, fake.count("GET /v2/lbaas/loadbalancers")), (Some(Duration::from_secs(1)), 1));

@@ -6,7 +6,7 @@ mod removal;
 
 use gimbal_kuryr_model::{CloudFacts, Text};
 use gimbal_octavia_plan::{ApiService, cluster_tag, is_word_of_mark, marked_owner, owner_of_secret};
-use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead, ClusterSettings};
+use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead, ClusterSettings, ListedRow};
 use serde_json::Value;
 
 use crate::cloud_access::CloudAccess;
@@ -87,19 +87,19 @@ impl ProjectReader<'_> {
         key: &'static str,
         query: Vec<(&'static str, String)>,
     ) -> Result<Vec<Value>, String> {
-        self.rows(CloudRead { service, resource, path: path.to_owned(), query, key, list: true }).await
+        self.rows(CloudRead { service, resource, path: path.to_owned(), query, key, list: true, is_long: false }).await
     }
 
     /// Returns one object; `None` if it is not there.
     async fn one(&self, service: ApiService, key: &'static str, path: String) -> Result<Option<Value>, String> {
-        let read = CloudRead { service, resource: key, path, query: Vec::new(), key, list: false };
+        let read = CloudRead { service, resource: key, path, query: Vec::new(), key, list: false, is_long: false };
         Ok(self.rows(read).await?.into_iter().next())
     }
 
     /// Returns the secrets of the project. Where a key manager lets no one see them, and no certificates are served, there are none.
     async fn secrets(&self, scope: &MarkScope) -> Result<Vec<Value>, String> {
         let (service, path, key) = (ApiService::KeyManager, "secrets".to_owned(), "secrets");
-        let read = CloudRead { service, resource: "secret", path, query: Vec::new(), key, list: true };
+        let read = CloudRead { service, resource: "secret", path, query: Vec::new(), key, list: true, is_long: false };
         match self.cloud.call(self.project, &CloudCall::Read(read), || false).await {
             CallAnswer::ReadRefused { .. } if !scope.facts.certificates => Ok(Vec::new()),
             answer => rows_of(answer),
@@ -115,6 +115,8 @@ fn rows_of(answer: CallAnswer) -> Result<Vec<Value>, String> {
     match answer {
         CallAnswer::Rows(rows) => Ok(rows),
         CallAnswer::ReadFailed { words, .. } | CallAnswer::ReadRefused { words } => Err(words),
+        // None of these reads is a long list.
+        CallAnswer::Listed(rows) => Ok(rows.into_iter().map(ListedRow::into_row).collect()),
         CallAnswer::Changed(_) | CallAnswer::NotSent | CallAnswer::Unsendable { .. } => {
             Err("a read was answered like a change".to_owned())
         }

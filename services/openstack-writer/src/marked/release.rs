@@ -141,6 +141,7 @@ impl MarkRelease {
             CallAnswer::NotSent
             | CallAnswer::Unsendable { .. }
             | CallAnswer::Rows(_)
+            | CallAnswer::Listed(_)
             | CallAnswer::ReadFailed { .. }
             | CallAnswer::ReadRefused { .. } => {
                 let words = format!(

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
 use gimbal_octavia_plan::{SeenPort, is_group, marked_owner};
+use serde_json::Value;
 
 use super::vip_ports::ListedPorts;
 use super::{LOOK_AGAIN, PollRun, RARELY};
@@ -14,10 +15,19 @@ use crate::cell::{Cell, CellState};
 use crate::cluster::ManagedCluster;
 use crate::fingerprint::{floating_print, print_of, seen_floating_print, tags_of};
 use crate::journal::Deed;
-use crate::owner_look::{OwnerRows, ids};
+use crate::listed_row::{ListedRow, PackedOwnerRows};
+use crate::owner_look::OwnerRows;
+use crate::pace::Line;
 use crate::shared::RegistryCore;
 use crate::sharing::owners_of_row;
 use crate::turns::cost;
+
+/// Rows of an owner.
+#[derive(Debug, Default)]
+struct ListedRows {
+    octavia: PackedOwnerRows,
+    floating: Vec<Value>,
+}
 
 /// What lists have shown, as far as it was not compared yet.
 #[derive(Debug)]
@@ -28,7 +38,7 @@ pub(super) struct ListComparison {
     failed: BTreeMap<Text, Text>,
     /// Owners that are to be compared.
     waiting: VecDeque<Text>,
-    owners: BTreeMap<Text, OwnerRows>,
+    owners: BTreeMap<Text, ListedRows>,
     groups: BTreeMap<Text, BTreeSet<Text>>,
     /// Who has anything at all in Octavia, and in Neutron or in the key manager.
     present: BTreeSet<Text>,
@@ -45,30 +55,24 @@ impl ManagedCluster {
     pub(super) fn begin_comparison(&mut self, mut run: PollRun, shared: &mut RegistryCore, now: Instant) {
         let tag = self.cluster_tag();
         let is_whole = run.failed.is_empty();
-        let mut owners: BTreeMap<Text, OwnerRows> = BTreeMap::new();
+        let mut owners: BTreeMap<Text, ListedRows> = BTreeMap::new();
         let mut owner_of_port: BTreeMap<String, Text> = BTreeMap::new();
         let mut groups: BTreeMap<Text, BTreeSet<Text>> = BTreeMap::new();
-        for row in std::mem::take(&mut run.balancers) {
+        for listed in std::mem::take(&mut run.balancers) {
+            let row = listed.get();
             let owner = marked_owner(tags_of(&row), &tag, &self.settings.name).map(Text::from);
             let Some(owner) = owner else { continue };
             if let Some(port) = row["vip_port_id"].as_str() {
                 owner_of_port.insert(port.to_owned(), owner.clone());
             }
             let named = is_group(&owner).then(|| groups.entry(owner.clone()).or_default());
-            let rows = owners.entry(owner).or_default();
-            let parts =
-                [("listeners", &mut run.listeners, &mut rows.listeners), ("pools", &mut run.pools, &mut rows.pools)];
-            for (key, from, to) in parts {
-                to.extend(ids(&row[key]).into_iter().filter_map(|id| from.remove_entry(&id)));
-            }
-            let policies = rows.listeners.values().flat_map(|row| ids(&row["l7policies"]));
-            rows.policies = policies.filter_map(|id| run.policies.remove_entry(&id)).collect();
+            let from = [&mut run.listeners, &mut run.pools, &mut run.policies];
+            let parts = owners.entry(owner).or_default().octavia.add_balancer(listed, &row, from);
             if let Some(named) = named {
                 // Of an owner that is gone, a change that came late may have made a part again.
-                let parts = rows.listeners.values().chain(rows.pools.values());
-                named.extend(parts.chain([&row]).flat_map(owners_of_row));
+                let parts = parts.map(ListedRow::get).chain([row.clone()]);
+                named.extend(parts.flat_map(|row| owners_of_row(&row)));
             }
-            rows.balancers.push(row);
         }
         let present: BTreeSet<Text> = owners.keys().cloned().collect();
         let mut in_neutron = BTreeSet::new();
@@ -85,7 +89,7 @@ impl ManagedCluster {
             let owner = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned()).or(marked);
             let Some(owner) = owner else { continue };
             floating.insert(owner.clone());
-            owners.entry(owner).or_default().floating.get_or_insert_default().push(row);
+            owners.entry(owner).or_default().floating.push(row);
         }
         if lists_floating {
             if is_whole {
@@ -149,8 +153,10 @@ impl ManagedCluster {
         let Some(mut cell) = self.cells.remove(owner) else { return 0 };
         let cost = cost(&cell);
         if !is_unread(&cell, &comparison.failed) {
-            let mut rows = comparison.owners.remove(owner).unwrap_or_default();
-            rows.floating = comparison.lists_floating.then(|| rows.floating.unwrap_or_default());
+            let listed = comparison.owners.remove(owner).unwrap_or_default();
+            let mut rows =
+                OwnerRows { floating: comparison.lists_floating.then_some(listed.floating), ..OwnerRows::default() };
+            listed.octavia.unpack(&mut rows);
             // Who has come since they were asked for is not among them.
             let exact = comparison.ports.exact.as_mut().filter(|_| comparison.asked.contains(owner));
             rows.ports = exact.map(|exact| exact.remove(owner).unwrap_or_default());
@@ -220,6 +226,12 @@ impl ManagedCluster {
             }
             return;
         };
+        // Who has nothing but a port yet waits to be made, and lists say the same. A port that is gone is found by the creation.
+        let is_made = !rows.balancers.is_empty() || cell.actor.has_balancer();
+        if !is_made && !cell.is_deleting() && matches!(cell.state, CellState::InLine(Line::Creation(_))) {
+            cell.confirmed = self.life;
+            return;
+        }
         // Nothing is to be looked at where Octavia only thinks otherwise of it.
         if cell.see_health(&rows, now) {
             self.told.insert(owner.clone());

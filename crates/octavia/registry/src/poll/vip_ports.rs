@@ -7,8 +7,10 @@ use gimbal_octavia_plan::{ApiService, SeenPort, cluster_tag, marked_owner};
 
 use super::{PollPart, PollRun};
 use crate::advance::waits_for_lists;
+use crate::cell::Cell;
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::fingerprint::tags_of;
+use crate::listed_row::ListedRow;
 use crate::owner_look::list;
 use crate::shared::ReadFor;
 
@@ -35,24 +37,30 @@ impl ManagedCluster {
             return false;
         }
         let tag = cluster_tag(&self.settings.uid);
-        let mut by_project: BTreeMap<Text, Vec<&str>> = BTreeMap::new();
+        let mut by_project: BTreeMap<Text, Vec<String>> = BTreeMap::new();
         let mut asked = BTreeSet::new();
-        for row in &run.balancers {
-            let owner = marked_owner(tags_of(row), &tag, &self.settings.name);
+        // No one but those who are looked at first needs a row.
+        let is_first = |cell: &Cell, owner: &Text| cell.looked_at.is_none() && waits_for_lists(owner, cell);
+        if !self.cells.iter().any(|(owner, cell)| is_first(cell, owner)) {
+            (run.vip_ports, run.asked) = (Some(Vec::new()), asked);
+            return false;
+        }
+        for row in run.balancers.iter().map(ListedRow::get) {
+            let owner = marked_owner(tags_of(&row), &tag, &self.settings.name);
             let is_first = |owner: &&str| {
                 self.cells.get(*owner).is_some_and(|cell| cell.looked_at.is_none() && waits_for_lists(owner, cell))
             };
             if let (Some(owner), Some(port), Some(project)) =
                 (owner.filter(is_first), row["vip_port_id"].as_str(), row["project_id"].as_str())
             {
-                by_project.entry(project.into()).or_default().push(port);
+                by_project.entry(project.into()).or_default().push(port.to_owned());
                 asked.insert(Text::from(owner));
             }
         }
         let mut reads = Vec::new();
         for (project, ports) in &by_project {
             for ports in ports.chunks(PORTS_AT_ONCE) {
-                let query = ports.iter().map(|id| ("id", (*id).to_owned())).collect();
+                let query = ports.iter().map(|id| ("id", id.clone())).collect();
                 let read = list(ApiService::Neutron, "port", "ports", query);
                 reads.push(PlannedRead { what: ReadFor::Poll(PollPart::VipPorts), project: project.clone(), read });
             }
@@ -69,13 +77,14 @@ impl ManagedCluster {
         let is_complete = vip_ports.is_some();
         let mut unused: BTreeMap<Text, Vec<SeenPort>> = BTreeMap::new();
         let mut exact: BTreeMap<Text, Vec<SeenPort>> = BTreeMap::new();
-        let free = run.ports.take().unwrap_or_default().into_iter().map(|row| (row, true));
-        for (row, is_free) in free.chain(vip_ports.into_iter().flatten().map(|row| (row, false))) {
-            let Some(owner) = self.owner_in(&row["description"]) else { continue };
-            let port = SeenPort::read(&row);
+        let free = run.ports.take().unwrap_or_default();
+        let free = free.into_iter().map(|mut row| (SeenPort::read(&row), row["description"].take(), true));
+        let used = vip_ports.into_iter().flatten().map(|(port, description)| (port, description, false));
+        for (port, description, is_free) in free.chain(used) {
+            let Some(owner) = self.owner_in(&description) else { continue };
             let known = exact.entry(owner.clone()).or_default();
             // The search compares whole descriptions.
-            let is_exact = self.mark(&owner).descriptions().iter().any(|one| row["description"] == *one);
+            let is_exact = self.mark(&owner).descriptions().iter().any(|one| description == *one);
             if is_exact && known.iter().all(|one| one.id != port.id) {
                 known.push(port.clone());
             }

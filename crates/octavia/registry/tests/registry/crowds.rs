@@ -109,6 +109,25 @@ fn lists_do_not_wait_for_entries_that_never_come() {
     assert!(!world.reads.is_empty(), "it looks alone");
 }
 
+/// Whoever has its port waits in line for a while; lists that come meanwhile show nothing of it, as is known.
+#[test]
+fn lists_that_come_while_many_are_made_cost_no_look_at_each() {
+    const MANY: usize = 200;
+    let mut world = World::usual();
+    world.converge(SECOND);
+    world.way_of = Some(|change| matches!(change, CloudChange::CreateBalancer { .. }).then_some(Way::Slow));
+    world.reads.clear();
+    for nth in 0..MANY {
+        let wish = Wish { from_outside: true, ..Wish::new(&format!("u{nth}"), &world.subnet) };
+        world.want("prod1", key("many", &format!("s{nth}")), wish);
+    }
+    world.converge(600 * SECOND);
+    let lists = world.reads.iter().filter(|(_, read)| read.is_long && read.path == "loadbalancers").count();
+    assert!(lists > 1, "lists come meanwhile");
+    let looks = world.reads.iter().filter(|(_, read)| !read.is_long && read.path == "loadbalancers").count();
+    assert!(looks <= MANY, "{looks} looks at {MANY} that are new");
+}
+
 /// Whoever waits to be made has been looked at, and what was seen grows old: few are looked at before there is room for them.
 #[test]
 fn the_first_of_many_are_made_before_the_last_are_looked_at() {

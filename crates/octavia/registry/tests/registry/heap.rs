@@ -1,6 +1,7 @@
 //! Memory of load balancers that nothing happens to.
 
 use allocation_counter::measure;
+use gimbal_octavia_registry::ListedRow;
 
 use crate::wish::{Wish, key};
 use crate::world::{SECOND, World};
@@ -32,4 +33,18 @@ fn an_idle_load_balancer_costs_little_beside_what_is_wanted() {
         println!("an idle load balancer with {members} members: {each} bytes, {wanted} of them for what is wanted");
         assert!(each < most, "{members} members: {each}");
     }
+}
+
+/// All that a cluster has is in memory at once while its lists are compared.
+#[test]
+fn a_row_of_a_list_takes_little_until_it_is_looked_at() {
+    let row = World::at_rest(1).balancers().remove(0);
+    // What is there once.
+    let again = ListedRow::from(row.clone());
+    assert_eq!(*again.get(), row);
+    let (mut listed, mut whole) = (None, None);
+    let packed = measure(|| listed = Some(ListedRow::from(row.clone()))).bytes_current;
+    let plain = measure(|| whole = Some(row.clone())).bytes_current;
+    println!("a row of a list: {packed} bytes, {plain} as it is read");
+    assert!(packed * 5 < plain && listed.is_some() && whole.is_some(), "{packed} of {plain}");
 }

@@ -90,7 +90,10 @@ fn what_is_refused_to_some_keeps_nobody_else_waiting() {
     assert_eq!(most_lacking(&mut world, 60), MOST);
     let (cluster, key) = &keys[MOST];
     world.change(cluster, key, |wish| wish.address = Some("10.0.0.100".to_owned()));
-    world.run(700 * SECOND);
+    world.run(60 * SECOND);
+    assert_eq!(world.conditions(cluster, key), ["Held/Replacements"]);
+    world.run(640 * SECOND);
+    assert_eq!(world.conditions(cluster, key), [""; 0]);
     assert!(world.balancers().iter().any(|row| row["vip_address"] == "10.0.0.100"));
     assert_eq!(lacking(&mut world), MOST);
 }

@@ -15,7 +15,8 @@ use gimbal_kuryr_model::CertificateHash;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, LoadBalancerReport, Phase};
 use gimbal_octavia_plan::{ApiService, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_registry::{
-    CallAnswer, CallId, CallToMake, CloudCall, CloudRead, ClusterSettings, Registry, RegistryEvent, RegistrySettings,
+    CallAnswer, CallId, CallToMake, CloudCall, CloudRead, ClusterSettings, ListedRow, Registry, RegistryEvent,
+    RegistrySettings,
 };
 use gimbal_octavia_sim::{CloudModel, Dice, Provider, SimRequest};
 use gimbal_property::{WorldCounts, note};
@@ -372,8 +373,12 @@ impl World {
                 let is_lost = self.lost_reads.is_some_and(|is_lost| is_lost(&read));
                 let rows = if is_lost { Vec::new() } else { self.read(&read) };
                 let longer = self.slow_reads.and_then(|slow| slow(&read)).unwrap_or_default();
+                let answer = match read.is_long {
+                    true => CallAnswer::Listed(rows.into_iter().map(ListedRow::from).collect()),
+                    false => CallAnswer::Rows(rows),
+                };
                 self.reads.push((at, read));
-                (at + LATENCY + longer, CallAnswer::Rows(rows))
+                (at + LATENCY + longer, answer)
             }
             CloudCall::Change(change) => {
                 assert!(not_after.is_some_and(|not_after| not_after > self.now()), "a change without an end");
