@@ -137,6 +137,15 @@ impl<T> RouterItem<T> {
             && self.pauses.is_idle()
     }
 
+    /// Whether nothing was made of the router: it had no finalizer, nothing of it was offered since, and its status names nothing.
+    pub(crate) fn is_new(&self) -> bool {
+        let is_unmade = |router: &&std::sync::Arc<KuryrL7Router>| {
+            let names_one = router.status.as_ref().is_some_and(|status| status.balancer.loadbalancer.is_some());
+            self.unmade.as_ref() == Some(&router.metadata.meta.uid) && !names_one
+        };
+        self.offer.offered.is_none() && self.kept.object().filter(is_unmade).is_some()
+    }
+
     /// Whether its status says that a generation is there.
     pub(crate) fn shows_ready(kept: &KeptObject<KuryrL7Router>, generation: i64) -> bool {
         let status = kept.object().and_then(|router| router.status.as_ref());

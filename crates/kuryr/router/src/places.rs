@@ -7,7 +7,9 @@ use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, IngressProof, has_ingress_finalizer, named_ingresses, spec_version};
+use crate::item::{
+    IngressItem, IngressPlace, IngressProof, RouterItem, has_ingress_finalizer, named_ingresses, spec_version,
+};
 
 impl<T> RouterController<T> {
     /// Decides which Ingresses a router serves. One that it does not serve yet has its finalizer first.
@@ -91,6 +93,12 @@ impl<T> RouterController<T> {
         let all = self.index.ingresses_of(key).map(|(ingress, _)| ingress);
         let mut served: BTreeSet<SourceKey> = all.filter(|ingress| is_served(ingress)).cloned().collect();
         served.extend(self.moving_from(key));
+        // What was written before the facts needs no finalizer, and nothing was made of it: one that does not get its own must not
+        // hold up the others.
+        if self.facts.is_some() && item.is_some_and(RouterItem::is_new) {
+            let lacks_it = |item: &IngressItem| !item.is_protected() && item.pauses.is_failing();
+            served.retain(|ingress| !self.ingresses.get(ingress).is_some_and(lacks_it));
+        }
         served
     }
 

@@ -61,6 +61,13 @@ impl World {
         assert!(self.writer.unhandled.is_empty(), "{:?}", self.writer.unhandled);
     }
 
+    /// Whether nothing of a router was offered, so that nothing was made of it, or somebody has let it look so.
+    pub fn is_unmade(&self, router: &Value) -> bool {
+        let uid = text(router, "/metadata/uid");
+        let is_offered = self.offered.values().any(|entry| &**entry.owner() == uid);
+        self.api.forced.contains(uid) || !(is_offered || self.writer.made.contains(uid))
+    }
+
     /// No finalizer goes while anything of its owner is left.
     pub fn check_release(&self, write: &ClusterWrite, before: &Value) {
         let (kind, finalizer) = match write.object.kind {
