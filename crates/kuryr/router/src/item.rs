@@ -6,7 +6,7 @@ use std::time::Instant;
 use gimbal_kubernetes_objects::{Ingress, LifecycleMeta};
 use gimbal_kuryr_crd::names::{finalizers, labels};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterSpec};
-use gimbal_kuryr_model::Text;
+use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_resource::{KeptObject, ObjectPauses, OfferedEntry, Told, shows_ready};
 use gimbal_kuryr_translate::{Finding, NotStreamed};
 use gimbal_model::SourceKey;
@@ -93,6 +93,8 @@ pub(crate) enum IngressPlace {
     Served,
     /// It leaves. Since this version of the spec, if there is one, its routes are not in it.
     Leaving(Option<(Text, i64)>),
+    /// The same of one that may never have been there: that was before this process began.
+    MayLeave(Option<(Text, i64)>),
 }
 
 /// The spec that is wanted of a router.
@@ -144,6 +146,14 @@ impl<T> RouterItem<T> {
             self.unmade.as_ref() == Some(&router.metadata.meta.uid) && !names_one
         };
         self.offer.offered.is_none() && self.kept.object().filter(is_unmade).is_some()
+    }
+
+    /// Whether something is in the way of what it is to have, which may last. `report` is the writer's last one.
+    pub(crate) fn is_impeded(&self, report: Option<&LoadBalancerReport>) -> bool {
+        let phase = report.map(|report| report.phase);
+        self.not_offered.is_some()
+            || self.offer.reject.is_some()
+            || matches!(phase, Some(Phase::Blocked | Phase::Degraded | Phase::Held))
     }
 
     /// Whether its status says that a generation is there.

@@ -19,8 +19,9 @@ impl<T> RouterController<T> {
         let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
         let before: BTreeSet<SourceKey> = item.ingresses.keys().cloned().collect();
         for ingress in before.iter().chain(&named).filter(|ingress| !served.contains(*ingress)) {
-            match item.ingresses.get_mut(ingress) {
+            match item.ingresses.get(ingress) {
                 Some(IngressPlace::Leaving(_)) => {}
+                Some(IngressPlace::MayLeave(_)) if !named.contains(ingress) => {}
                 _ => {
                     item.stale = true;
                     item.ingresses.insert(ingress.clone(), IngressPlace::Leaving(None));
@@ -40,7 +41,8 @@ impl<T> RouterController<T> {
     }
 
     /// Which routers an Ingress was leaving when this process began is not known: one that is not to be served, and has its finalizer,
-    /// may have routes at each router that may have served it, until that has reported.
+    /// may have routes at each router that may have served it, until that has reported. One that it does not ask for is not awaited
+    /// where something is in the way there: what it never had to do with must not keep it (docs/way-back.md#rule-11).
     pub(crate) fn place_former(&mut self) {
         if self.facts.is_none() || !self.knows_ingresses() {
             return;
@@ -49,9 +51,12 @@ impl<T> RouterController<T> {
             let Some(item) = self.ingresses.get(key).filter(|item| !item.is_placed) else { continue };
             let leaves = item.kept.object().is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata));
             let on = if leaves && self.router_for(key).is_none() { self.may_have_served_it(key) } else { Vec::new() };
+            let asked = self.index.asked_router(key);
             for router in &on {
+                let is_asked = asked.as_ref().is_none_or(|asked| asked == router);
+                let place = if is_asked { IngressPlace::Leaving(None) } else { IngressPlace::MayLeave(None) };
                 if let Some(item) = self.routers.get_mut(router) {
-                    item.ingresses.entry(key.clone()).or_insert(IngressPlace::Leaving(None));
+                    item.ingresses.entry(key.clone()).or_insert(place);
                 }
             }
             self.dirty.extend(on.iter().cloned());
@@ -179,9 +184,14 @@ impl<T> RouterController<T> {
         let is_gone = item.kept.object().is_none() && item.offer.offered.is_none();
         let was_never_made = owner.is_some() && item.unmade == owner && item.offer.offered.is_none();
         let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
+        let is_impeded = item.is_impeded(report.as_deref());
         let mut left = Vec::new();
         for (ingress, place) in &mut item.ingresses {
-            let IngressPlace::Leaving(from) = place else { continue };
+            let (from, is_awaited) = match place {
+                IngressPlace::Served => continue,
+                IngressPlace::Leaving(from) => (from, true),
+                IngressPlace::MayLeave(from) => (from, !is_impeded),
+            };
             // Another one of its name may have its routes.
             from.take_if(|(uid, _)| owner.as_ref() != Some(uid));
             if from.is_none() && !named.contains(ingress) {
@@ -190,7 +200,7 @@ impl<T> RouterController<T> {
             let shows =
                 |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, ingress, *from));
             let may_go = is_gone || (was_never_made && !named.contains(ingress)) || from.as_ref().is_some_and(shows);
-            if may_go {
+            if may_go || !is_awaited {
                 left.push(ingress.clone());
             }
         }

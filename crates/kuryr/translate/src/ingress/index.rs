@@ -232,6 +232,14 @@ impl IngressIndex {
         self.ingresses.get(ingress)?.placement.as_ref().map(|placement| &placement.router)
     }
 
+    /// Returns the router that the annotation of an Ingress names, or has it served by without saying so, whosever the Ingress is;
+    /// `None` where that cannot be read.
+    #[must_use]
+    pub fn asked_router(&self, ingress: &SourceKey) -> Option<SourceKey> {
+        let asked = placement(self.ingress(ingress)?, &self.settings.shared);
+        asked.problem.is_none().then_some(asked.router)
+    }
+
     /// The routers that have an Ingress.
     pub fn routers(&self) -> impl Iterator<Item = &SourceKey> {
         self.routers.keys()
