@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
@@ -50,8 +51,13 @@ impl<T> RouterController<T> {
         for key in &self.dirty_ingresses {
             let Some(item) = self.ingresses.get(key).filter(|item| !item.is_placed) else { continue };
             let leaves = item.kept.object().is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata));
-            let on = if leaves && self.router_for(key).is_none() { self.may_have_served_it(key) } else { Vec::new() };
-            let asked = self.index.asked_router(key);
+            let (asked, on) = if leaves && self.router_for(key).is_none() {
+                let asked = self.index.asked_router(key);
+                let on = self.may_have_served_it(key, asked.as_ref());
+                (asked, on)
+            } else {
+                (None, Vec::new())
+            };
             for router in &on {
                 let is_asked = asked.as_ref().is_none_or(|asked| asked == router);
                 let place = if is_asked { IngressPlace::Leaving(None) } else { IngressPlace::MayLeave(None) };
@@ -67,11 +73,10 @@ impl<T> RouterController<T> {
         }
     }
 
-    fn may_have_served_it(&self, ingress: &SourceKey) -> Vec<SourceKey> {
-        let served = self
-            .routers
-            .iter()
-            .filter(|(key, item)| item.kept.object().is_some_and(|router| self.may_have_served(key, router, ingress)));
+    fn may_have_served_it(&self, ingress: &SourceKey, asked: Option<&SourceKey>) -> Vec<SourceKey> {
+        let is_it = |key: &SourceKey, router: &KuryrL7Router| self.may_have_served(key, router, ingress, asked);
+        let served =
+            self.routers.iter().filter(|(key, item)| item.kept.object().is_some_and(|router| is_it(key, router)));
         served.map(|(key, _)| key.clone()).collect()
     }
 

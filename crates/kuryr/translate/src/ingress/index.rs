@@ -240,6 +240,13 @@ impl IngressIndex {
         asked.problem.is_none().then_some(asked.router)
     }
 
+    /// Whether a router is for one Ingress: each that asks for it wants it for itself.
+    #[must_use]
+    pub fn is_own(&self, router: &SourceKey) -> bool {
+        let mut alone = self.routed(router).map(|routed| routed.placement.alone);
+        alone.next() == Some(true) && alone.all(|alone| alone)
+    }
+
     /// The routers that have an Ingress.
     pub fn routers(&self) -> impl Iterator<Item = &SourceKey> {
         self.routers.keys()
