@@ -95,10 +95,11 @@ impl<T> KuryrController<T> {
             OwnerFate::Elsewhere | OwnerFate::Lost => (true, true),
             OwnerFate::Doubtful => return None,
         };
+        let is_needed = goes && self.is_to_be_rid(key, situation, wall);
         let is_gone = is_copy || self.items.get(key).is_some_and(|item| item.offer.is_gone(owner));
         // Deleted beside its living Service: it is made again, and nothing is removed.
         let made_again = !goes && situation.owner == BalancerOwner::Service && situation.service_is_protected();
-        if is_deleting && has_finalizer(balancer) && (made_again || (goes && is_gone)) {
+        if is_deleting && has_finalizer(balancer) && (made_again || (goes && is_gone && !is_needed)) {
             return self
                 .may_go(key, KuryrKind::LoadBalancer, Purpose::Release, now)
                 .then(|| release(&balancer.metadata, finalizers::LOAD_BALANCER));
@@ -109,6 +110,9 @@ impl<T> KuryrController<T> {
         if goes && !is_deleting && self.may_go(key, KuryrKind::LoadBalancer, Purpose::Delete, now) {
             let meta = target(&balancer.metadata);
             return Some((WriteBody::Delete { meta }, InFlightWrite::new(Purpose::Delete)));
+        }
+        if is_needed {
+            return None;
         }
         let conform = if goes { None } else { self.conform(key, situation, balancer, now) };
         conform

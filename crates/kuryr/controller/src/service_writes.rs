@@ -17,7 +17,7 @@ use jiff::Timestamp;
 
 use crate::KuryrController;
 use crate::item::{has_finalizer, service_has_finalizer};
-use crate::situation::{OwnerFate, ServiceNeed, Situation};
+use crate::situation::{BalancerOwner, OwnerFate, ServiceNeed, Situation};
 
 /// The longest message of a condition.
 const LONGEST: usize = 4_096;
@@ -72,6 +72,19 @@ impl<T> KuryrController<T> {
         }
         (may_release && self.may_go(key, KuryrKind::Service, Purpose::Release, now))
             .then(|| release(&service.metadata, finalizers::SERVICE))
+    }
+
+    /// Whether the status of a Service that another controller serves by now still has to be rid of what is ours, which only the status
+    /// of its KuryrLoadBalancer tells. Where the API server refuses that, nothing waits for it.
+    pub(crate) fn is_to_be_rid(&mut self, key: &SourceKey, situation: &Situation, wall: Timestamp) -> bool {
+        let is_others = situation.need == ServiceNeed::Unwanted(NotBalanced::Class);
+        let of_service = situation.owner == BalancerOwner::Service;
+        let Some(service) = situation.service.clone().filter(|_| is_others && of_service) else { return false };
+        let is_refused = self.items.get(key).is_some_and(|item| item.pauses[0].is_refused(Purpose::Status));
+        service_has_finalizer(&service)
+            && !service.metadata.is_being_deleted()
+            && !is_refused
+            && self.service_status(key, situation, &service, true, wall).is_some()
     }
 
     /// The Service has nothing to show.

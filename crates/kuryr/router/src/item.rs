@@ -6,7 +6,7 @@ use std::time::Instant;
 use gimbal_kubernetes_objects::{Ingress, LifecycleMeta};
 use gimbal_kuryr_crd::names::{finalizers, labels};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterSpec};
-use gimbal_kuryr_model::Text;
+use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_resource::{KeptObject, ObjectPauses, OfferedEntry, Told, shows_ready};
 use gimbal_kuryr_translate::{Finding, NotStreamed};
 use gimbal_model::SourceKey;
@@ -93,6 +93,8 @@ pub(crate) enum IngressPlace {
     Served,
     /// It leaves. Since this version of the spec, if there is one, its routes are not in it.
     Leaving(Option<(Text, i64)>),
+    /// The same of one that may never have been there: that was before this process began.
+    MayLeave(Option<(Text, i64)>),
 }
 
 /// The spec that is wanted of a router.
@@ -135,6 +137,23 @@ impl<T> RouterItem<T> {
             && self.ingresses.is_empty()
             && self.wanted == WantedSpec::None
             && self.pauses.is_idle()
+    }
+
+    /// Whether nothing was made of the router: it had no finalizer, nothing of it was offered since, and its status names nothing.
+    pub(crate) fn is_new(&self) -> bool {
+        let is_unmade = |router: &&std::sync::Arc<KuryrL7Router>| {
+            let names_one = router.status.as_ref().is_some_and(|status| status.balancer.loadbalancer.is_some());
+            self.unmade.as_ref() == Some(&router.metadata.meta.uid) && !names_one
+        };
+        self.offer.offered.is_none() && self.kept.object().filter(is_unmade).is_some()
+    }
+
+    /// Whether something is in the way of what it is to have, which may last. `report` is the writer's last one.
+    pub(crate) fn is_impeded(&self, report: Option<&LoadBalancerReport>) -> bool {
+        let phase = report.map(|report| report.phase);
+        self.not_offered.is_some()
+            || self.offer.reject.is_some()
+            || matches!(phase, Some(Phase::Blocked | Phase::Degraded | Phase::Held))
     }
 
     /// Whether its status says that a generation is there.

@@ -7,7 +7,7 @@ use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, RouterItem, has_finalizer, is_made_for_ingresses, spec_version};
+use crate::item::{IngressPlace, RouterItem, has_finalizer, is_made_for_ingresses, named_ingresses, spec_version};
 
 /// Whether an owner goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,15 +117,23 @@ impl<T> RouterController<T> {
         }
     }
 
-    /// Whether the Ingresses that a router serves have their finalizers. One that does not get it is served nevertheless: it was,
-    /// before this process began.
+    /// Whether the Ingresses that a router serves, or has routes of, have their finalizers. One that does not get it is served
+    /// nevertheless where it may have been before this process began, and else is not before that (docs/way-back.md#rule-4).
     fn are_protected(&self, key: &SourceKey) -> bool {
+        let Some(item) = self.routers.get(key) else { return true };
+        let is_new = item.is_new();
+        // Of another one, those that leave have left.
+        let new = item.kept.object().filter(|_| is_new);
+        let named = new.map(|router| named_ingresses(router)).unwrap_or_default();
         let is_protected = |ingress: &SourceKey| {
             let item = self.ingresses.get(ingress);
-            item.is_none_or(|item| item.is_protected() || item.pauses.is_failing())
+            item.is_none_or(|item| item.is_protected() || (item.pauses.is_failing() && !is_new))
         };
-        let mut places = self.routers.get(key).into_iter().flat_map(|item| &item.ingresses);
-        places.all(|(ingress, place)| *place != IngressPlace::Served || is_protected(ingress))
+        let mut places = item.ingresses.iter();
+        places.all(|(ingress, place)| {
+            let has_routes = *place == IngressPlace::Served || named.contains(ingress);
+            !has_routes || is_protected(ingress)
+        })
     }
 
     fn set_offered(&mut self, key: &SourceKey, entry: Option<DesiredEntry>) {

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_model::{LoadBalancerHeader, LoadBalancerReport, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, IngressProof, has_ingress_finalizer, named_ingresses, spec_version};
+use crate::item::{
+    IngressItem, IngressPlace, IngressProof, RouterItem, has_ingress_finalizer, named_ingresses, spec_version,
+};
 
 impl<T> RouterController<T> {
     /// Decides which Ingresses a router serves. One that it does not serve yet has its finalizer first.
@@ -17,8 +20,9 @@ impl<T> RouterController<T> {
         let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
         let before: BTreeSet<SourceKey> = item.ingresses.keys().cloned().collect();
         for ingress in before.iter().chain(&named).filter(|ingress| !served.contains(*ingress)) {
-            match item.ingresses.get_mut(ingress) {
+            match item.ingresses.get(ingress) {
                 Some(IngressPlace::Leaving(_)) => {}
+                Some(IngressPlace::MayLeave(_)) if !named.contains(ingress) => {}
                 _ => {
                     item.stale = true;
                     item.ingresses.insert(ingress.clone(), IngressPlace::Leaving(None));
@@ -38,7 +42,8 @@ impl<T> RouterController<T> {
     }
 
     /// Which routers an Ingress was leaving when this process began is not known: one that is not to be served, and has its finalizer,
-    /// may have routes at each router that may have served it, until that has reported.
+    /// may have routes at each router that may have served it, until that has reported. One that it does not ask for is not awaited
+    /// where something is in the way there: what it never had to do with must not keep it (docs/way-back.md#rule-11).
     pub(crate) fn place_former(&mut self) {
         if self.facts.is_none() || !self.knows_ingresses() {
             return;
@@ -46,10 +51,18 @@ impl<T> RouterController<T> {
         for key in &self.dirty_ingresses {
             let Some(item) = self.ingresses.get(key).filter(|item| !item.is_placed) else { continue };
             let leaves = item.kept.object().is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata));
-            let on = if leaves && self.router_for(key).is_none() { self.may_have_served_it(key) } else { Vec::new() };
+            let (asked, on) = if leaves && self.router_for(key).is_none() {
+                let asked = self.index.asked_router(key);
+                let on = self.may_have_served_it(key, asked.as_ref());
+                (asked, on)
+            } else {
+                (None, Vec::new())
+            };
             for router in &on {
+                let is_asked = asked.as_ref().is_none_or(|asked| asked == router);
+                let place = if is_asked { IngressPlace::Leaving(None) } else { IngressPlace::MayLeave(None) };
                 if let Some(item) = self.routers.get_mut(router) {
-                    item.ingresses.entry(key.clone()).or_insert(IngressPlace::Leaving(None));
+                    item.ingresses.entry(key.clone()).or_insert(place);
                 }
             }
             self.dirty.extend(on.iter().cloned());
@@ -60,11 +73,10 @@ impl<T> RouterController<T> {
         }
     }
 
-    fn may_have_served_it(&self, ingress: &SourceKey) -> Vec<SourceKey> {
-        let served = self
-            .routers
-            .iter()
-            .filter(|(key, item)| item.kept.object().is_some_and(|router| self.may_have_served(key, router, ingress)));
+    fn may_have_served_it(&self, ingress: &SourceKey, asked: Option<&SourceKey>) -> Vec<SourceKey> {
+        let is_it = |key: &SourceKey, router: &KuryrL7Router| self.may_have_served(key, router, ingress, asked);
+        let served =
+            self.routers.iter().filter(|(key, item)| item.kept.object().is_some_and(|router| is_it(key, router)));
         served.map(|(key, _)| key.clone()).collect()
     }
 
@@ -91,6 +103,12 @@ impl<T> RouterController<T> {
         let all = self.index.ingresses_of(key).map(|(ingress, _)| ingress);
         let mut served: BTreeSet<SourceKey> = all.filter(|ingress| is_served(ingress)).cloned().collect();
         served.extend(self.moving_from(key));
+        // What was written before the facts needs no finalizer, and nothing was made of it: one that does not get its own must not
+        // hold up the others.
+        if self.facts.is_some() && item.is_some_and(RouterItem::is_new) {
+            let lacks_it = |item: &IngressItem| !item.is_protected() && item.pauses.is_failing();
+            served.retain(|ingress| !self.ingresses.get(ingress).is_some_and(lacks_it));
+        }
         served
     }
 
@@ -171,9 +189,14 @@ impl<T> RouterController<T> {
         let is_gone = item.kept.object().is_none() && item.offer.offered.is_none();
         let was_never_made = owner.is_some() && item.unmade == owner && item.offer.offered.is_none();
         let named = item.kept.object().map(|router| named_ingresses(router)).unwrap_or_default();
+        let is_impeded = item.is_impeded(report.as_deref());
         let mut left = Vec::new();
         for (ingress, place) in &mut item.ingresses {
-            let IngressPlace::Leaving(from) = place else { continue };
+            let (from, is_awaited) = match place {
+                IngressPlace::Served => continue,
+                IngressPlace::Leaving(from) => (from, true),
+                IngressPlace::MayLeave(from) => (from, !is_impeded),
+            };
             // Another one of its name may have its routes.
             from.take_if(|(uid, _)| owner.as_ref() != Some(uid));
             if from.is_none() && !named.contains(ingress) {
@@ -182,7 +205,7 @@ impl<T> RouterController<T> {
             let shows =
                 |(_, from): &(Text, i64)| report.as_ref().is_some_and(|report| is_applied(report, ingress, *from));
             let may_go = is_gone || (was_never_made && !named.contains(ingress)) || from.as_ref().is_some_and(shows);
-            if may_go {
+            if may_go || !is_awaited {
                 left.push(ingress.clone());
             }
         }

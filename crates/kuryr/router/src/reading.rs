@@ -294,7 +294,7 @@ impl<T> RouterController<T> {
             item.kept.store_went_back();
             (item.ours, item.unmade) = (None, None);
             for place in item.ingresses.values_mut() {
-                if let IngressPlace::Leaving(from) = place {
+                if let IngressPlace::Leaving(from) | IngressPlace::MayLeave(from) = place {
                     *from = None;
                 }
             }

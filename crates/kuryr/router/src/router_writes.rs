@@ -184,14 +184,22 @@ impl<T> RouterController<T> {
         Some((WriteBody::Patch { meta: target(&router.metadata), change: Value::Object(change) }, in_flight))
     }
 
-    /// Whether a router is made for an Ingress when that asks for it, or was once. That of a controller elsewhere is not.
-    pub(crate) fn may_have_served(&self, key: &SourceKey, router: &KuryrL7Router, ingress: &SourceKey) -> bool {
+    /// Whether a router is made for an Ingress when that asks for it, or was once. That of a controller elsewhere is not. `asked` is the
+    /// one that the Ingress asks for now.
+    pub(crate) fn may_have_served(
+        &self,
+        key: &SourceKey,
+        router: &KuryrL7Router,
+        ingress: &SourceKey,
+        asked: Option<&SourceKey>,
+    ) -> bool {
         let is_shared = *key == self.settings.ingresses.shared;
         is_made_for_ingresses(router)
             && match kind_of(router) {
                 _ if is_shared => true,
                 Some(SHARED) => false,
-                Some(OWN) => key == ingress,
+                // The label stays, and a group may have the name.
+                Some(OWN) => key == ingress || asked == Some(key),
                 _ => key.namespace == ingress.namespace,
             }
     }
@@ -201,8 +209,7 @@ impl<T> RouterController<T> {
         if *key == self.settings.ingresses.shared {
             return SHARED;
         }
-        let own = self.index.ingresses_of(key).all(|(ingress, _)| ingress.name == key.name);
-        if own { OWN } else { "group" }
+        if self.index.is_own(key) { OWN } else { "group" }
     }
 }
 

@@ -15,6 +15,7 @@ mod late;
 mod life;
 mod memory;
 mod missing;
+mod other_class;
 mod rejects;
 mod restored;
 mod shared_owners;

@@ -56,15 +56,18 @@ pub struct Api {
 
 /// The router that an Ingress asks for.
 pub fn asks_for(ingress: &Value) -> Option<String> {
-    if is_going(ingress) || text(ingress, "/spec/ingressClassName") != "kuryr" {
-        return None;
-    }
+    let is_ours = !is_going(ingress) && text(ingress, "/spec/ingressClassName") == "kuryr";
+    is_ours.then(|| annotated_router(ingress))
+}
+
+/// The router that it would ask for, were it ours.
+pub fn annotated_router(ingress: &Value) -> String {
     let annotation = ingress["metadata"]["annotations"][ANNOTATION].as_str();
-    Some(match annotation.and_then(|it| it.strip_prefix("group:")) {
+    match annotation.and_then(|it| it.strip_prefix("group:")) {
         Some(group) => format!("team/{group}"),
         None if annotation == Some("own") => format!("team/{}", text(ingress, "/metadata/name")),
         None => "gimbal/kuryr-l7-router".to_owned(),
-    })
+    }
 }
 
 /// The Ingresses that a router's spec names.

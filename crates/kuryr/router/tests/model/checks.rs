@@ -61,6 +61,13 @@ impl World {
         assert!(self.writer.unhandled.is_empty(), "{:?}", self.writer.unhandled);
     }
 
+    /// Whether nothing of a router was offered, so that nothing was made of it, or somebody has let it look so.
+    pub fn is_unmade(&self, router: &Value) -> bool {
+        let uid = text(router, "/metadata/uid");
+        let is_offered = self.offered.values().any(|entry| &**entry.owner() == uid);
+        self.api.forced.contains(uid) || !(is_offered || self.writer.made.contains(uid))
+    }
+
     /// No finalizer goes while anything of its owner is left.
     pub fn check_release(&self, write: &ClusterWrite, before: &Value) {
         let (kind, finalizer) = match write.object.kind {
@@ -80,7 +87,14 @@ impl World {
         let of_hand = self.api.of(Kind::Router).into_iter().filter(|router| router["metadata"]["labels"].is_null());
         let of_hand: Vec<String> = of_hand.map(|router| text(&router, "/metadata/uid").to_owned()).collect();
         let is_of_hand = |owner: &String| kind == Kind::Ingress && of_hand.contains(owner);
-        let holds = |owner: &&String| !self.api.leaves(owner) && !is_of_hand(owner);
+        // Where the writer does nothing, one waits that has asked for the router: of another one a new process does not know.
+        let others = self.api.of(Kind::Router).into_iter().filter(|router| {
+            self.writer.refuses.contains_key(text(router, "/metadata/name"))
+                && api::annotated_router(before) != name_of(router)
+        });
+        let others: Vec<String> = others.map(|router| text(&router, "/metadata/uid").to_owned()).collect();
+        let is_others = |owner: &String| kind == Kind::Ingress && others.contains(owner);
+        let holds = |owner: &&String| !self.api.leaves(owner) && !is_of_hand(owner) && !is_others(owner);
         let left: Vec<_> = left.into_iter().filter(holds).collect();
         assert!(left.is_empty(), "{name} loses its finalizer before it is gone from {left:?}");
     }

@@ -5,6 +5,7 @@
 mod any_life;
 mod api;
 mod checks;
+mod former;
 mod health;
 mod life;
 mod objects;

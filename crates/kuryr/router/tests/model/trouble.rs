@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_kuryr_model::DesiredEntry;
-use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind};
+use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind, WriteBody};
 use serde_json::json;
 
 use crate::api::{INGRESS_FINALIZER, Kind, ROUTER_FINALIZER, named};
@@ -289,6 +289,58 @@ fn an_ingress_that_cannot_be_protected_stops_no_other_one() {
     let named = named(world.api.get(Kind::Router, SHARED).unwrap());
     assert_eq!(named, ["team/a".to_owned(), "team/c".to_owned()].into());
     assert!(world.reasons(KuryrKind::Ingress).contains(&"KuryrAddIngressFinalizerError"), "{:?}", world.notices);
+    world.api.refuses = None;
+    world.pass(Duration::from_secs(120));
+    world.rest();
+    world.check();
+    world.check_restart(&KINDS);
+}
+
+/// Before the facts its routes are in the spec without it, and the router is to have nothing of them.
+#[test]
+fn no_route_is_made_of_an_ingress_that_has_not_got_its_finalizer() {
+    for (finalizer, read) in [(10, 0), (11, 0), (10, 10)] {
+        let mut world = World::new(None);
+        for (name, service) in [("team/a", "s1"), ("team/b", "s2")] {
+            world.api.create(Kind::Ingress, name, ingress("kuryr", None, service));
+        }
+        world.rest();
+        world.learn_facts(true);
+        for _ in 0..10 {
+            world.plan();
+            while let Some(write) = world.in_flight.first() {
+                let is_of_it = write.object.kind == KuryrKind::Ingress && &*write.object.name == "a";
+                let fate = if write.body == WriteBody::Read { read } else { finalizer };
+                world.answer(0, if is_of_it { fate } else { 0 });
+            }
+            for kind in KINDS {
+                while world.watch(kind) {}
+            }
+            world.drain();
+            while world.writer.receive() || world.writer.work() || world.report() {}
+            assert_eq!(world.writer.routed("team/a").count(), 0, "{finalizer} {read}: {:?}", world.purposes);
+            world.pass(Duration::from_secs(1));
+        }
+        world.rest();
+        world.check();
+        assert_eq!(world.writer.routed("team/a").count(), 1);
+    }
+}
+
+#[test]
+fn one_that_cannot_be_protected_holds_up_no_router_that_is_new() {
+    let mut world = World::new(None);
+    for (name, service) in [("team/a", "s1"), ("team/b", "s2")] {
+        world.api.create(Kind::Ingress, name, ingress("kuryr", None, service));
+    }
+    world.rest();
+    world.api.refuses = Some((Kind::Ingress, "team/b".into()));
+    world.patience = Duration::from_secs(10);
+    world.learn_facts(true);
+    world.rest();
+    assert_eq!(named(world.api.get(Kind::Router, SHARED).unwrap()), ["team/a".to_owned()].into());
+    let served = ["team/a", "team/b"].map(|name| world.writer.routed(name).count());
+    assert_eq!(served, [1, 0], "{:?}", world.explain(SHARED));
     world.api.refuses = None;
     world.pass(Duration::from_secs(120));
     world.rest();

@@ -316,7 +316,8 @@ impl World {
     /// No routes go for want of knowledge: an Ingress that has asked for them since before they were written keeps them.
     fn check_routes(&self, write: &ClusterWrite, before: &Value) {
         let is_without_leave = self.enabled == Some(false) || self.decided_without_leave.contains(write);
-        if write.object.kind != KuryrKind::Router || is_without_leave || api::is_going(before) {
+        let may_go = is_without_leave || self.is_unmade(before) || api::is_going(before);
+        if write.object.kind != KuryrKind::Router || may_go {
             return;
         }
         let now = self.api.get(Kind::Router, &name_of(before)).map(named).unwrap_or_default();

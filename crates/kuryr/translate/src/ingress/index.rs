@@ -232,6 +232,21 @@ impl IngressIndex {
         self.ingresses.get(ingress)?.placement.as_ref().map(|placement| &placement.router)
     }
 
+    /// Returns the router that the annotation of an Ingress names, or has it served by without saying so, whosever the Ingress is;
+    /// `None` where that cannot be read.
+    #[must_use]
+    pub fn asked_router(&self, ingress: &SourceKey) -> Option<SourceKey> {
+        let asked = placement(self.ingress(ingress)?, &self.settings.shared);
+        asked.problem.is_none().then_some(asked.router)
+    }
+
+    /// Whether a router is for one Ingress: each that asks for it wants it for itself.
+    #[must_use]
+    pub fn is_own(&self, router: &SourceKey) -> bool {
+        let mut alone = self.routed(router).map(|routed| routed.placement.alone);
+        alone.next() == Some(true) && alone.all(|alone| alone)
+    }
+
     /// The routers that have an Ingress.
     pub fn routers(&self) -> impl Iterator<Item = &SourceKey> {
         self.routers.keys()

@@ -14,9 +14,10 @@ use crate::bounds::{LEAN_ABOVE, METADATA, MOST_BYTES, encoded_len};
 /// No router has rules that take more than this in their Ingresses, so that half of it is left for endpoints.
 pub const MOST_ROUTES: usize = 500_000;
 
-/// Keeps the Ingresses for whose rules there is room, which namespaces share: the one that would have least has its next Ingress, so that
-/// each has its part whatever others ask for. Within a namespace the oldest come first, and what comes after one that does not fit is
-/// not kept either: who is served there must not depend on how much fits.
+/// Keeps the Ingresses for whose rules there is room. Namespaces share it in equal parts: first comes what is within the part of its
+/// namespace, then what is within two parts, and so on, each time the oldest first. So each namespace has its part whatever others
+/// ask for, and one that comes takes nothing from those that have no more than that. Within a namespace the oldest come first, and
+/// what comes after one that does not fit is not kept either: who is served there must not depend on how much fits.
 pub(crate) fn with_room<'a>(
     ingresses: Vec<Routed<'a>>,
     serves_tls: bool,
@@ -37,23 +38,30 @@ pub(crate) fn with_room<'a>(
 
 fn which_fit(ingresses: &[Routed<'_>], serves_tls: bool) -> Vec<bool> {
     let lens: Vec<usize> = ingresses.iter().map(|routed| rules_len(routed, serves_tls)).collect();
-    // The next one of its namespace.
-    let mut younger = vec![None; ingresses.len()];
-    let mut oldest: BTreeMap<&Text, usize> = BTreeMap::new();
-    for (at, routed) in ingresses.iter().enumerate().rev() {
-        younger[at] = oldest.insert(&routed.key.namespace, at);
+    let namespaces: BTreeSet<&Text> = ingresses.iter().map(|routed| &routed.key.namespace).collect();
+    let part = (MOST_ROUTES / namespaces.len().max(1)).max(1);
+    let mut has: BTreeMap<&Text, usize> = BTreeMap::new();
+    let mut order = Vec::with_capacity(ingresses.len());
+    for (at, routed) in ingresses.iter().enumerate() {
+        let has = has.entry(&routed.key.namespace).or_default();
+        *has += lens[at];
+        order.push((has.div_ceil(part), at));
     }
+    order.sort_unstable();
     let mut room = MOST_ROUTES;
     let mut fits = vec![false; ingresses.len()];
-    // The next one of each namespace, with what that would have with it.
-    let mut next: BTreeSet<(usize, usize)> = oldest.values().map(|at| (lens[*at], *at)).collect();
-    while let Some((len, at)) = next.pop_first() {
+    let mut full: BTreeSet<&Text> = BTreeSet::new();
+    for (_, at) in order {
+        let namespace = &ingresses[at].key.namespace;
+        if full.contains(namespace) {
+            continue;
+        }
         if lens[at] > room {
+            full.insert(namespace);
             continue;
         }
         room -= lens[at];
         fits[at] = true;
-        next.extend(younger[at].map(|at| (len + lens[at], at)));
     }
     fits
 }

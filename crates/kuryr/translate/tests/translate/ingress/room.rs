@@ -117,6 +117,61 @@ fn namespaces_share_the_room() {
     assert_eq!(left_out(&made)[0], format!("other/other-{one:03}"), "the oldest are kept");
 }
 
+/// An Ingress of a namespace with this many paths, which take some 400 bytes each.
+fn sized(namespace: &str, name: &str, paths: usize) -> Ingress {
+    let paths: Vec<String> = (0..paths).map(|n| format!("/{}{n}* s1:80", "a".repeat(100))).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let mut ingress = one_rule(name, &format!("{name}.{namespace}.example.com"), &paths);
+    ingress.metadata.meta.namespace = namespace.into();
+    ingress
+}
+
+/// The Ingresses that are left out for want of room.
+fn left_out(ingresses: impl IntoIterator<Item = Ingress>) -> Vec<String> {
+    let made = Cluster::with(ingresses).shared();
+    let all = made.findings.iter().filter(|one| one.reason() == "TooManyRoutes");
+    all.map(|one| one.ingress().unwrap().to_string()).collect()
+}
+
+/// It is a little larger than an equal part, and so is each of the others.
+#[test]
+fn an_ingress_that_is_served_stays_when_other_namespaces_come() {
+    let old = || sized("a", "web", 160);
+    let others = |count: usize| (0..count).map(|n| sized(&format!("n{n:02}"), "web", 140));
+    assert_eq!(left_out([old()].into_iter().chain(others(5))), [""; 0]);
+    let left = left_out([old()].into_iter().chain(others(9)));
+    assert!(!left.is_empty(), "there is no room for all");
+    assert!(!left.contains(&"a/web".to_owned()), "{left:?}");
+    let youngest: Vec<String> = (9 - left.len()..9).map(|n| format!("n{n:02}/web")).collect();
+    assert_eq!(left, youngest);
+}
+
+/// Ten namespaces have the whole room, in Ingresses of 4,000 bytes: nine have an equal part, and one the rest.
+#[test]
+fn a_namespace_that_comes_takes_from_those_that_have_more_than_an_equal_part() {
+    let of = |namespace: String, count: usize| (0..count).map(move |n| sized(&namespace, &format!("i{n:03}"), 10));
+    let nine = || (0..9).flat_map(|n| of(format!("n{n:02}"), 8));
+    let large = || of("large".into(), 60);
+    let before = left_out(large().chain(nine()));
+    assert!(before.iter().all(|left| left.starts_with("large/")), "{before:?}");
+    let after = left_out(large().chain(nine()).chain(of("new".into(), 5)));
+    assert!(after.iter().all(|left| left.starts_with("large/")), "{after:?}");
+    let lost = after.len() - before.len();
+    assert!((4..=5).contains(&lost), "as many as came: {lost}");
+    assert_eq!(after[lost..], before, "its youngest");
+}
+
+/// One that somebody makes larger is as old as before.
+#[test]
+fn an_old_ingress_that_grows_takes_nothing_from_others() {
+    let others = || (0..4).flat_map(|n| (0..2).map(move |i| sized(&format!("n{n:02}"), &format!("i{i}"), 140)));
+    for paths in [10, 900, 2_000] {
+        let left = left_out([sized("a", "web", paths)].into_iter().chain(others()));
+        let expected: &[&str] = if paths == 10 { &[] } else { &["a/web"] };
+        assert_eq!(left, expected, "{paths}");
+    }
+}
+
 /// What is served over HTTP alone is not to have less room because of what cannot be served.
 #[test]
 fn tls_takes_no_room_where_no_certificates_are_served() {
