@@ -38,13 +38,15 @@ impl Actor {
         };
         // What a group has names the owners of it as well.
         let is_groups = is_group(&self.mark.owner) && self.mark.is_on(&balancer.tags);
-        let foreign = |tag: &&String| {
-            names_another_cluster(std::iter::once(tag.as_str()), &self.mark.cluster)
-                || clusters_in(std::iter::once(tag.as_str())).any(|uid| *uid != *self.mark.cluster_uid)
-                || (is_marked(tag) && **tag != self.mark.owner_tag() && (!is_groups || is_group(tag)))
+        let foreign = |word: &&str| {
+            names_another_cluster(std::iter::once(*word), &self.mark.cluster)
+                || clusters_in(std::iter::once(*word)).any(|uid| *uid != *self.mark.cluster_uid)
+                || (is_marked(word) && **word != self.mark.owner_tag() && (!is_groups || is_group(word)))
         };
-        if let Some(tag) = balancer.tags.iter().find(foreign) {
-            return Err(format!("load balancer {} is marked for another owner: {tag}", balancer.id));
+        // The mark is in both, and somebody may have taken it out of one.
+        let words = balancer.tags.iter().map(String::as_str).chain(balancer.description.split_whitespace());
+        if let Some(word) = words.into_iter().find(foreign) {
+            return Err(format!("load balancer {} is marked for another owner: {word}", balancer.id));
         }
         let name = LoadBalancerHeader::display_name(&self.key.namespace, &self.key.name);
         let mut fields = Map::new();

@@ -23,7 +23,8 @@ enum Verdict {
     NotAllowed(PolicyBreach),
     /// It is gone.
     Gone,
-    /// The cloud was not read yet, or what exists was not listed, or an admin takes the mark off it just now.
+    /// The cloud was not read yet, or what exists was not listed, or not all is known that has a place in the quota, or an admin takes
+    /// the mark off it just now.
     NotYet,
 }
 
@@ -76,6 +77,7 @@ impl Clusters {
             }
         }
         self.rank(name, now);
+        self.check_deferred(name, now);
         self.prove(name);
         if closes {
             self.close(name);
@@ -116,6 +118,16 @@ impl Clusters {
         }
         self.rank(name, now);
         self.prove(name);
+    }
+
+    /// Checks what waited until all that the open stream wants was known.
+    fn check_deferred(&mut self, name: &Text, now: Instant) {
+        let knows_all =
+            |state: &&mut ClusterState| state.is_current && state.ranking.is_done && state.reading.is_some();
+        let Some(state) = self.clusters.get_mut(name).filter(knows_all) else { return };
+        for key in std::mem::take(&mut state.unchecked) {
+            self.check(name, &key, now);
+        }
     }
 
     pub(super) fn check(&mut self, name: &Text, key: &DesiredKey, now: Instant) {
@@ -273,6 +285,8 @@ impl ClusterState {
                 }
                 Verdict::Wanted(DesiredEntry::LoadBalancer(placed))
             }
+            // What a former stream wanted still has its places, and may be gone since.
+            Err(breach) if breach.reason == KuryrReason::Quota && !self.is_current => Verdict::NotYet,
             Err(breach) => Verdict::NotAllowed(breach),
         }
     }

@@ -76,6 +76,19 @@ fn deleting(owner: &str) -> DesiredEntry {
     DesiredEntry::Deleting { owner: owner.into() }
 }
 
+/// A controller that begins to speak.
+fn controller(entries: &[(DesiredKey, DesiredEntry)], now: Instant) -> AgentEnd<Kuryr> {
+    let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
+    let mut agent = AgentEnd::new(config);
+    agent.set_incarnation("uid-of-kube-system".into());
+    for (key, entry) in entries {
+        agent.set(key.clone(), Some(entry.clone().into()), now);
+    }
+    agent.source_complete();
+    agent.connected(now);
+    agent
+}
+
 impl Ends {
     fn new(entries: &[(DesiredKey, DesiredEntry)]) -> Self {
         Self::with(entries, &[], ClusterQuota::default())
@@ -102,14 +115,7 @@ impl Ends {
         let mut all = Clusters::new(RegistrySettings::default(), &config, 0, now);
         let reading = CloudReading { known: CloudKnowledge::default(), missing: Vec::new() };
         all.learned(&"prod1".into(), reading, now);
-        let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
-        let mut agent = AgentEnd::new(config);
-        agent.set_incarnation("uid-of-kube-system".into());
-        for (key, entry) in entries {
-            agent.set(key.clone(), Some(entry.clone().into()), now);
-        }
-        agent.source_complete();
-        agent.connected(now);
+        let agent = controller(entries, now);
         let (generation, messages) = (0, mpsc::channel(1).1);
         let mut ends = Self { now, agent, all, generation, messages, balancers: Vec::new(), changes: Vec::new() };
         ends.balancers = made.iter().zip(0..).map(|((owner, name), nth)| balancer(owner, name, nth)).collect();
@@ -122,20 +128,25 @@ impl Ends {
         self.exchange();
     }
 
+    /// Lets the writer take a message.
+    fn hear(&mut self, message: AgentMessage<Kuryr>) {
+        match message {
+            AgentMessage::Hello(hello) => {
+                let (outgoing, messages) = mpsc::channel(1_000);
+                self.generation = self.all.open(&"prod1".into(), &hello, outgoing, self.now).unwrap();
+                self.messages = messages;
+            }
+            message => self.all.receive(&"prod1".into(), self.generation, message, self.now),
+        }
+    }
+
     /// Lets both sides say what they have to say, and the writer make its calls.
     fn exchange(&mut self) {
         loop {
             let mut is_over = true;
             while let Some(message) = self.agent.next(self.now) {
                 is_over = false;
-                match message {
-                    AgentMessage::Hello(hello) => {
-                        let (outgoing, messages) = mpsc::channel(1_000);
-                        self.generation = self.all.open(&"prod1".into(), &hello, outgoing, self.now).unwrap();
-                        self.messages = messages;
-                    }
-                    message => self.all.receive(&"prod1".into(), self.generation, message, self.now),
-                }
+                self.hear(message);
             }
             while let Some(call) = self.all.next_call(self.now) {
                 let answer = match call.what {

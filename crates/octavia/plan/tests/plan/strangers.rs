@@ -156,6 +156,11 @@ fn an_adoption_says_what_would_be_replaced_and_takes_nothing_that_is_owned() {
     assert_eq!(adoption.differences.len(), 1, "{adoption:#?}");
     let owned = by_kuryr(&mut world, &wish.subnet, &json!(["k8s-cluster:c1", "k8s-svc-uid:u2"]));
     assert!(world.actor.adoption(&owned).unwrap_err().contains("u2"));
+    // Somebody has emptied its tags.
+    for description in ["gimbal-cluster:other k8s-cluster:9 k8s-svc-uid:u9", "k8s-svc-uid:u2"] {
+        let described = SeenBalancer { description: description.to_owned(), ..theirs.clone() };
+        assert!(world.actor.adoption(&described).unwrap_err().contains("is marked for another owner"), "{description}");
+    }
 }
 
 /// A load balancer of somebody else that was asked for by its ID and taken over.

@@ -9,11 +9,12 @@ use crate::world::{SECOND, World};
 const BALANCERS: usize = 200;
 
 /// Returns the bytes that an idle load balancer with this many members takes in a registry, and those that its entry takes.
-fn each(members: u8) -> (usize, usize) {
+fn each(members: u8, has_own_port: bool) -> (usize, usize) {
     let mut world = World::usual();
     for nth in 0..BALANCERS {
         let mut wish = Wish::new(&format!("0d7c7f4a-5b0e-4a8e-9d41-3f1c2b{nth:06}"), &world.subnet);
         wish.members = (1..=members).map(|host| (host, 80)).collect();
+        wish.from_outside = has_own_port;
         world.want("prod1", key("shop", &format!("s{nth}")), wish);
     }
     world.converge(300 * SECOND);
@@ -28,8 +29,8 @@ fn each(members: u8) -> (usize, usize) {
 
 #[test]
 fn an_idle_load_balancer_costs_little_beside_what_is_wanted() {
-    for (members, most) in [(3, 5_100), (20, 7_500)] {
-        let (each, wanted) = each(members);
+    for (members, has_own_port, most) in [(3, false, 5_100), (20, false, 7_500), (20, true, 7_900)] {
+        let (each, wanted) = each(members, has_own_port);
         println!("an idle load balancer with {members} members: {each} bytes, {wanted} of them for what is wanted");
         assert!(each < most, "{members} members: {each}");
     }

@@ -97,3 +97,31 @@ fn a_writer_that_is_new_serves_what_it_hears_of_what_is_unknown() {
         assert!(ends.is_served(&web) && ends.makes_a_load_balancer(), "{unknown:?}: {:?}", ends.changes);
     }
 }
+
+/// Another writer has served the cluster meanwhile: what this one knows is from before.
+#[test]
+fn what_a_former_stream_wanted_has_no_place_in_the_quota_of_the_next_one() {
+    let entry = |name: &str| (key("team-a", name), present(&format!("u-{name}"), "services"));
+    let quota = ClusterQuota { load_balancers: 2, ..ClusterQuota::default() };
+    let mut ends = Ends::with(&[entry("y"), entry("z")], &[], quota);
+    assert_eq!(ends.rejects(), []);
+    ends.agent = controller(&[entry("a"), entry("b")], ends.now);
+    for _ in 0..10 {
+        while let Some(message) = ends.agent.next(ends.now) {
+            ends.hear(message);
+            assert!(ends.all.get("prod1").unwrap().refused.is_empty(), "refused for what is not wanted any more");
+        }
+        ends.all.send(ends.now);
+        while let Ok(message) = ends.messages.try_recv() {
+            assert_eq!(ends.agent.receive(message, ends.now), gimbal_session::AgentVerdict::Continue);
+        }
+    }
+    ends.exchange();
+    for name in ["a", "b"] {
+        assert!(ends.is_served(&key("team-a", name)), "{name}");
+    }
+    assert!(ends.all.get("prod1").unwrap().is_complete());
+    // One more than there is room for is refused as ever.
+    ends.set(&key("team-a", "c"), Some(entry("c").1));
+    assert_eq!(ends.rejects(), [("KuryrLoadBalancer team-a/c".to_owned(), KuryrReason::Quota)]);
+}
