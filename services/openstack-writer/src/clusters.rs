@@ -400,13 +400,17 @@ impl Clusters {
             self.lose_uid(&holder);
         }
         self.say_goodbye(name, GoodbyeReason::Incarnation, "an admin gave the name to another cluster");
+        let namesake = self.clusters.get_mut(name).and_then(|state| state.namesake.take());
         self.begin_anew(name);
         if let Some(state) = self.clusters.get_mut(name) {
             state.uid = Some(uid.into());
         }
         self.settings_changed(name, now);
         // Objects of the cluster that had the name so far stay where they are.
-        self.registry.confirm(name, &previous, now);
+        let others = namesake.iter().map(|other| &*other.uid).filter(|other| *other != uid);
+        for other in others.chain([&*previous]) {
+            self.registry.confirm(name, other, now);
+        }
         Ok(previous)
     }
 }

@@ -138,7 +138,7 @@ impl Reloader {
                 Some(self.state(None))
             }
             (ReloadStep::Take | ReloadStep::Tell, Err(problem)) => Some(self.failed(problem)),
-            (ReloadStep::Take | ReloadStep::Tell, Ok(contents)) => Some(match contents.load(&self.files) {
+            (ReloadStep::Take | ReloadStep::Tell, Ok(contents)) => Some(match self.usable(&contents) {
                 Ok(loaded) => {
                     self.follow.took(true);
                     tracing::info!(certificate = %loaded.own, not_after = %loaded.own.not_after, "the TLS files changed; new handshakes use them");
@@ -151,6 +151,16 @@ impl Reloader {
                 }
             }),
         }
+    }
+
+    /// Loads files, unless their certificate has expired and that in use has not: nobody would accept it.
+    fn usable(&self, contents: &FileContents) -> Result<Loaded, TlsError> {
+        let (loaded, now) = (contents.load(&self.files)?, Timestamp::now());
+        let not_after = loaded.own.not_after;
+        if not_after < now && self.taken.borrow().own.not_after >= now {
+            return Err(TlsError::Expired { cert: self.files.cert.clone(), not_after });
+        }
+        Ok(loaded)
     }
 
     fn failed(&self, problem: TlsError) -> Reloaded {

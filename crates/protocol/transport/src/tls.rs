@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
@@ -38,6 +39,14 @@ pub enum TlsError {
         path: PathBuf,
         /// What is wrong with the file.
         problem: String,
+    },
+    /// The certificate has expired, and what is in use has not.
+    #[error("--tls-cert {}: it expired at {not_after}", cert.display())]
+    Expired {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// When it expired.
+        not_after: Timestamp,
     },
     /// The private key does not belong to the certificate, although each file is valid by itself.
     #[error("--tls-key {}: is not the key of the certificate in --tls-cert {}", key.display(), cert.display())]

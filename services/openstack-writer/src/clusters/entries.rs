@@ -80,7 +80,7 @@ impl Clusters {
         self.check_deferred(name, now);
         self.prove(name);
         if closes {
-            self.close(name);
+            self.close(name, now);
         }
     }
 

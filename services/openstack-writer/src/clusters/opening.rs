@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
 use gimbal_kuryr_wire::Kuryr;
-use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, Hello, Summary};
+use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, Hello, Summary, WriterMessage};
 use tokio::sync::mpsc;
 
 use super::{Clusters, LAST_WORDS, Namesake, OpenStream, ToController, send_goodbye};
@@ -68,11 +68,14 @@ impl Clusters {
         let Some(state) = self.clusters.get_mut(name) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("cluster {name} is not configured"));
         };
-        if let Some(Namesake { uid, balancer }) = &state.namesake {
+        if let Some(Namesake { uid: other, balancer }) = &state.namesake {
             let message = format!(
-                "load balancer {balancer} carries the name {name} and the UID {uid} of another cluster; an admin must confirm \
+                "load balancer {balancer} carries the name {name} and the UID {other} of another cluster; an admin must confirm \
                  that this cluster has the name now (AdminService.ConfirmCluster), or clusterUid in the configuration"
             );
+            if is_uid(uid) && state.uid.as_deref() != Some(uid) && !state.config.former_uids.contains(uid.as_str()) {
+                state.refused_uid = Some(uid.as_str().into());
+            }
             return refuse(GoodbyeReason::Incarnation, message);
         }
         if uid.is_empty() {
@@ -83,8 +86,7 @@ impl Clusters {
             }
             return Ok(());
         }
-        // Octavia's filters divide tags at commas, and a tag has at most 255 characters.
-        if uid.len() > 128 || !uid.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-') {
+        if !is_uid(uid) {
             return refuse(GoodbyeReason::Incarnation, "the UID of kube-system is not one".to_owned());
         }
         if state.config.former_uids.contains(uid.as_str()) {
@@ -192,10 +194,16 @@ impl Clusters {
     }
 
     /// Sends the last messages of a stream that its end wants closed, and closes it.
-    pub(super) fn close(&mut self, name: &Text) {
+    pub(super) fn close(&mut self, name: &Text, now: Instant) {
         let Some(state) = self.clusters.get_mut(name) else { return };
         if let Some(stream) = state.stream.take() {
             for message in state.end.take_messages() {
+                if let WriterMessage::Goodbye(goodbye) = &message
+                    && let Some(untold) = self.lines.tell((name.clone(), "ended"), now)
+                {
+                    let (generation, text) = (stream.generation, &goodbye.message);
+                    tracing::info!(cluster = %name, generation, reason = ?goodbye.reason, text, untold, "the stream is ended");
+                }
                 if stream.outgoing.try_send(message).is_err() {
                     tracing::debug!(cluster = %name, "no room for the last messages of a stream");
                     break;
@@ -204,4 +212,9 @@ impl Clusters {
             self.stream_ended(name);
         }
     }
+}
+
+/// Whether this can be a UID in a tag: Octavia's filters divide tags at commas, and a tag has at most 255 characters.
+fn is_uid(uid: &str) -> bool {
+    !uid.is_empty() && uid.len() <= 128 && uid.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-')
 }

@@ -305,6 +305,23 @@ impl Followed {
     }
 }
 
+/// Somebody has put back an old pair.
+#[tokio::test]
+async fn a_certificate_that_has_expired_takes_no_ones_place_that_has_not() {
+    let pki = Pki::new();
+    let folder = Folder::of(&pki.issue(&["localhost"]));
+    let mut followed = follow(&folder.files);
+    let before = followed.next().await.not_after;
+    let expired = pki.issue_with(&["localhost"], |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+    put_pair(&expired, &folder.files);
+    let state = followed.next().await;
+    let problem = state.problem.as_ref().map(ToString::to_string).unwrap_or_default();
+    assert!(!state.taken && problem.ends_with("it expired at 2020-01-01T00:00:00Z"), "{state:?}");
+    assert_eq!(followed.credentials.own().not_after, before);
+    put_pair(&pki.issue(&["localhost"]), &folder.files);
+    followed.taken().await;
+}
+
 #[tokio::test]
 async fn authorities_change_with_an_overlap_and_without_a_gap() {
     let (old, new) = (Pki::named("old"), Pki::named("new"));

@@ -210,6 +210,28 @@ fn a_cluster_that_had_the_name_before_does_not_get_it_again_and_blocks_nothing()
     assert_eq!(writer.state().refused_uid, None, "no admin is asked to confirm it");
 }
 
+/// Another one came first, and was refused as well.
+#[test]
+fn whoever_is_refused_because_of_a_namesake_can_be_confirmed() {
+    let mut writer = Writer::new();
+    let mut agent = controller(&["a"], writer.now);
+    agent.source_complete();
+    writer.open(&mut agent);
+    let (cluster, uid, balancer) = ("prod1".into(), "former".into(), "theirs".into());
+    writer.all.tell(&RegistryEvent::OtherCluster { cluster, uid, balancer }, Instant::now());
+    let mut next = controller(&["a"], writer.now);
+    next.set_incarnation("next".into());
+    next.source_complete();
+    next.connected(writer.now);
+    let Some(AgentMessage::Hello(hello)) = next.next(writer.now) else { panic!("hello") };
+    let refused = writer.all.open(&"prod1".into(), &hello, mpsc::channel(1).0, writer.now).unwrap_err();
+    assert!(refused.message.contains("ConfirmCluster"), "{}", refused.message);
+    assert_eq!(writer.all.confirm(&"prod1".into(), "next", writer.now), Ok("uid-of-kube-system".to_owned()));
+    writer.open(&mut next);
+    assert!(writer.state().is_connected() && writer.state().namesake.is_none());
+    assert_eq!(writer.state().uid.as_deref(), Some("next"));
+}
+
 #[test]
 fn a_learned_uid_that_becomes_a_former_one_makes_room_for_the_next() {
     let mut writer = Writer::new();
