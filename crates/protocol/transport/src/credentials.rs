@@ -153,7 +153,7 @@ impl Reloader {
         }
     }
 
-    /// Loads files, unless their certificate has expired and that in use has not: nobody would accept it.
+    /// Loads files, unless their certificate has expired and that in use has not: no peer would accept it.
     fn usable(&self, contents: &FileContents) -> Result<Loaded, TlsError> {
         let (loaded, now) = (contents.load(&self.files)?, Timestamp::now());
         let not_after = loaded.own.not_after;

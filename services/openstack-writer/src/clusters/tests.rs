@@ -15,6 +15,7 @@ use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead};
 use gimbal_session::{AgentConfig, AgentEnd, AgentMessage};
 use serde_json::{Value, json};
 
+use self::streams::controller;
 use super::waiting::WaitingEntries;
 use super::*;
 use crate::policy::{CloudKnowledge, ClusterPolicy, ClusterQuota};
@@ -74,19 +75,6 @@ fn balancer(owner: &str, name: &str, nth: u32) -> Value {
 
 fn deleting(owner: &str) -> DesiredEntry {
     DesiredEntry::Deleting { owner: owner.into() }
-}
-
-/// A controller that begins to speak.
-fn controller(entries: &[(DesiredKey, DesiredEntry)], now: Instant) -> AgentEnd<Kuryr> {
-    let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
-    let mut agent = AgentEnd::new(config);
-    agent.set_incarnation("uid-of-kube-system".into());
-    for (key, entry) in entries {
-        agent.set(key.clone(), Some(entry.clone().into()), now);
-    }
-    agent.source_complete();
-    agent.connected(now);
-    agent
 }
 
 impl Ends {

@@ -37,7 +37,7 @@ async fn a_body_without_end_is_given_up_and_the_request_is_named() {
     let query = RawQuery::new("loadbalancer", "loadbalancers", &["loadbalancers"]);
     let before = received(&cloud);
     // Many at a time, as a writer reads: none is read for longer than a page may be.
-    let reads = join_all((0..8).map(|_| session.rows(&octavia, &query)));
+    let reads = join_all((0..8).map(|_| session.rows::<serde_json::Value>(&octavia, &query)));
     for result in tokio::time::timeout(Duration::from_secs(60), reads).await.unwrap() {
         let error = result.unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error:?}");
@@ -57,7 +57,7 @@ async fn a_page_that_is_too_large_is_read_in_smaller_ones() {
     let session = cloud.session(&TokenScope::Project("p1".into()));
     let octavia = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
     let query = RawQuery::new("loadbalancer", "loadbalancers", &["loadbalancers"]);
-    let rows = session.rows(&octavia, &query).await.unwrap().rows;
+    let rows = session.rows::<serde_json::Value>(&octavia, &query).await.unwrap().rows;
     assert_eq!(rows.len(), 1);
     let calls: Vec<String> = fake.calls().into_iter().filter(|call| call.contains("/loadbalancers")).collect();
     assert_eq!(calls, ["limit=200", "limit=100"].map(|page| format!("GET /v2/lbaas/loadbalancers?{page}")));
@@ -76,7 +76,7 @@ async fn a_page_that_is_too_large_is_tried_in_every_size_by_both_kinds_of_lists(
             let session = cloud.session(&TokenScope::Project("p1".into()));
             let octavia = session.endpoint(ServiceType::LoadBalancer).await.unwrap();
             let query = RawQuery::new("loadbalancer", "loadbalancers", &["loadbalancers"]);
-            assert_eq!(session.rows(&octavia, &query).await.unwrap().rows.len(), 1);
+            assert_eq!(session.rows::<serde_json::Value>(&octavia, &query).await.unwrap().rows.len(), 1);
         } else {
             assert_eq!(list(&cloud).await.unwrap(), "lb0");
         }

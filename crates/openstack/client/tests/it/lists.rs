@@ -290,13 +290,14 @@ async fn pages_of_raw_rows_become_smaller_as_well() {
     let query = RawQuery::new("loadbalancer", "loadbalancers", &["loadbalancers"]);
     fake.fail(Fault::on("/loadbalancers").larger_than(500).hang());
     for _ in 0..2 {
-        assert_eq!(session.rows(&octavia, &query).await.unwrap().rows.len(), 5);
+        assert_eq!(session.rows::<serde_json::Value>(&octavia, &query).await.unwrap().rows.len(), 5);
     }
     let lists = fake.calls().into_iter().filter(|call| call.starts_with(LISTS));
     assert_eq!(lists.collect::<Vec<_>>(), [1000, 500, 500].map(|limit| format!("{LISTS}?limit={limit}")));
     // One that hangs is left after three tries.
     fake.fail(Fault::on("/pools").hang());
-    let error = session.rows(&octavia, &RawQuery::new("pool", "pools", &["pools"])).await.unwrap_err();
+    let error =
+        session.rows::<serde_json::Value>(&octavia, &RawQuery::new("pool", "pools", &["pools"])).await.unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     assert_eq!(fake.count("GET /v2/lbaas/pools"), 3);
 }

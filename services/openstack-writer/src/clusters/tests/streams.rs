@@ -4,6 +4,19 @@ use gimbal_session::Scope;
 
 use super::*;
 
+/// A controller that begins to speak.
+pub(super) fn controller(entries: &[(DesiredKey, DesiredEntry)], now: Instant) -> AgentEnd<Kuryr> {
+    let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
+    let mut agent = AgentEnd::new(config);
+    agent.set_incarnation("uid-of-kube-system".into());
+    for (key, entry) in entries {
+        agent.set(key.clone(), Some(entry.clone().into()), now);
+    }
+    agent.source_complete();
+    agent.connected(now);
+    agent
+}
+
 fn one(namespace: &str) -> Scope {
     Scope::Namespaces(vec![namespace.into()])
 }
