@@ -105,7 +105,8 @@ pub async fn what_there_is_and_what_changes(stage: &Stage, controller: &Controll
     assert_eq!(lb(stage, "list --trouble -o json").json(), Vec::<Value>::new());
     let same = lb(stage, "diff shop/web --cluster prod1");
     assert_eq!((same.code, &*same.out), (Some(0), "nothing to change\n"), "{same:?}");
-    lb(stage, "diff shop/none --cluster prod1").expect_refusal("there is no load balancer for shop/none");
+    let none = lb(stage, "diff shop/none --cluster prod1");
+    assert!(none.code == Some(2) && none.error.contains("there is no load balancer for shop/none"), "{none:?}");
 
     let request = json!({"cluster": "prod1", "namespace": "shop"});
     let watch = client.watch(&format!("{INSPECTION}/Watch"), &request).unwrap();
