@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase, Text};
-use gimbal_kuryr_wire::{KuryrReason, pb};
+use gimbal_kuryr_wire::{KuryrReason, PackedReport, pb};
 use gimbal_octavia_plan::{ApiVerb, PlannedStep, ServiceCall};
 use gimbal_octavia_registry::ClusterView;
+use gimbal_session::KeptReport as _;
 use gimbal_transport::Viewer;
 
 use crate::clusters::{ClusterState, Clusters, Namesake};
@@ -104,13 +105,13 @@ pub(crate) fn phase_word(phase: pb::Phase) -> String {
 /// reported to the controller of the cluster last.
 pub(crate) fn status(cluster: &str, state: &ClusterState, key: &DesiredKey) -> Option<pb::LoadBalancerStatus> {
     let entry: &Arc<DesiredEntry> = state.end.entry(key)?;
-    let report = state.end.latest_report(key).filter(|report| report.owner == *entry.owner());
+    let report = state.end.latest_report(key).filter(|report| report.owner() == entry.owner());
     let reject = state.reject(key);
     let mut status = pb::LoadBalancerStatus {
         cluster: cluster.to_owned(),
         key: Some(key.into()),
         owner: entry.owner().to_string(),
-        phase: phase(report.map_or(Phase::Waiting, |report| report.phase)).into(),
+        phase: phase(report.map_or(Phase::Waiting, PackedReport::phase)).into(),
         deleting: entry.is_deleting(),
         ..pb::LoadBalancerStatus::default()
     };
@@ -121,7 +122,7 @@ pub(crate) fn status(cluster: &str, state: &ClusterState, key: &DesiredKey) -> O
         status.project = wanted.header.placement.project.to_string();
     }
     if let Some(report) = report {
-        reported(&mut status, report);
+        reported(&mut status, &report.report());
     }
     if let Some(reject) = reject {
         status.phase = pb::Phase::Blocked.into();
@@ -239,7 +240,7 @@ pub(crate) fn cluster(all: &Clusters, name: &Text, state: &ClusterState, now: In
         if let DesiredEntry::LoadBalancer(wanted) = &**entry {
             members += wanted.members.as_slice().len() as u64;
         }
-        let ready = state.end.latest_report(key).is_some_and(|report| report.phase == Phase::Ready);
+        let ready = state.end.latest_report(key).is_some_and(|report| report.phase() == Phase::Ready);
         pending += u64::from(!ready);
     }
     let held = view.iter().flat_map(|view| {

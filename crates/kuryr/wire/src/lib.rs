@@ -21,6 +21,7 @@ mod header;
 mod offered;
 mod packed;
 mod packed_entry;
+mod packed_report;
 mod payload;
 mod reason;
 mod report;
@@ -32,6 +33,7 @@ mod writer;
 pub use encode::shown_entry;
 pub use packed::MessageForm;
 pub use packed_entry::PackedEntry;
+pub use packed_report::PackedReport;
 pub use payload::{DesiredHeader, Kuryr, LastPools};
 pub use reason::KuryrReason;
 

@@ -11,7 +11,7 @@ use gimbal_kuryr_model::{
 use gimbal_model::Digest;
 use gimbal_session::{Entry, EntryChange, Payload};
 
-use crate::{KuryrReason, PackedEntry, size};
+use crate::{KuryrReason, PackedEntry, PackedReport, size};
 
 /// What a cluster wants in OpenStack, by kind, namespace and name of the custom resource that says so.
 ///
@@ -47,6 +47,7 @@ impl Payload for Kuryr {
     type PartChange = MemberChange;
     type Reason = KuryrReason;
     type Report = LoadBalancerReport;
+    type KeptReport = PackedReport;
     type Facts = CloudFacts;
     type Hash = CertificateHash;
     type Content = CertificateContent;

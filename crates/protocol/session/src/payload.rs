@@ -36,6 +36,8 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     type Reason: Reason;
     /// What the writer reports of an entry; the latest of a key replaces those before it.
     type Report: Clone + PartialEq + Debug + Send + Sync;
+    /// How the writer's end keeps it for the next stream.
+    type KeptReport: KeptReport<Self>;
     /// What the writer says about itself; the latest replaces those before it.
     type Facts: Clone + PartialEq + Debug + Send + Sync;
     /// Names a content.
@@ -150,6 +152,26 @@ impl<P: Payload> KeptEntry<P> for Arc<P::Entry> {
 
     fn part_count(&self) -> usize {
         (**self).part_count()
+    }
+}
+
+/// A report as the writer's end keeps it: that of each key, for as long as the entry is there. Where nothing is won by another form,
+/// it is the report itself.
+pub trait KeptReport<P: Payload>: Clone + Debug + Send + Sync {
+    /// Keeps a report.
+    fn keep(report: P::Report) -> Self;
+
+    /// Returns the report.
+    fn report(&self) -> Arc<P::Report>;
+}
+
+impl<P: Payload> KeptReport<P> for Arc<P::Report> {
+    fn keep(report: P::Report) -> Self {
+        Self::new(report)
+    }
+
+    fn report(&self) -> Self {
+        self.clone()
     }
 }
 

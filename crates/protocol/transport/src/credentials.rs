@@ -104,6 +104,11 @@ impl Reloader {
     /// each change, and each problem once.
     pub async fn run(mut self, report: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
         report(&self.state(None));
+        let not_after = self.state(None).not_after;
+        if not_after < Timestamp::now() {
+            let cert = self.files.cert.display();
+            tracing::warn!(%cert, %not_after, "the certificate has expired: no peer accepts it");
+        }
         let mut wait = pause();
         loop {
             tokio::select! {

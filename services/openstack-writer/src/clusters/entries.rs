@@ -293,7 +293,7 @@ impl ClusterState {
 
     /// Drops the report of a key if it says that nothing is left.
     fn forget_gone(&mut self, key: &DesiredKey) {
-        if self.end.latest_report(key).is_some_and(|report| report.phase == Phase::Gone) {
+        if self.end.latest_report(key).is_some_and(|report| report.phase() == Phase::Gone) {
             self.end.forget_report(key);
         }
     }

@@ -9,10 +9,10 @@ use gimbal_kuryr_model::{
     ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, LoadBalancerReport, MemberMode, ReportedCondition,
     Timeouts, VipWish,
 };
-use gimbal_kuryr_wire::KuryrReason;
+use gimbal_kuryr_wire::{KuryrReason, PackedReport};
 use gimbal_model::{Family, Protocol};
 use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead};
-use gimbal_session::{AgentConfig, AgentEnd, AgentMessage};
+use gimbal_session::{AgentConfig, AgentEnd, AgentMessage, KeptReport as _};
 use serde_json::{Value, json};
 
 use self::streams::controller;
@@ -445,9 +445,9 @@ fn an_entry_waits_from_its_first_wish_that_was_not_met() {
     waiting.reported(&web, 2, &report(1));
     assert_eq!(waiting.by_age(start + 90 * SECOND), [0, 1, 0, 0], "not as it is wanted now");
     waiting.reported(&web, 2, &report(2));
-    waiting.wanted(&web, &wanted(2, true), Some(&report(2)), start + 10 * SECOND);
+    waiting.wanted(&web, &wanted(2, true), Some(&PackedReport::keep(report(2))), start + 10 * SECOND);
     assert_eq!(waiting.by_age(start + 10 * SECOND), [0; 4]);
-    waiting.wanted(&web, &wanted(3, true), Some(&report(2)), start + 20 * SECOND);
+    waiting.wanted(&web, &wanted(3, true), Some(&PackedReport::keep(report(2))), start + 20 * SECOND);
     assert_eq!(waiting.by_age(start + 20 * SECOND), [1, 0, 0, 0]);
     waiting.reported(&web, 3, &report(3));
     assert_eq!(waiting.by_age(start + 21 * SECOND), [0; 4]);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::{DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase};
+use gimbal_kuryr_wire::PackedReport;
 
 /// Ages that waiting entries are counted by: up to this, and the last for all that are older.
 pub const AGES: [(&str, Duration); 4] = [
@@ -23,11 +24,11 @@ impl WaitingEntries {
         &mut self,
         key: &DesiredKey,
         wanted: &DesiredLoadBalancer,
-        reported: Option<&LoadBalancerReport>,
+        reported: Option<&PackedReport>,
         now: Instant,
     ) {
-        let reported = reported.filter(|report| report.owner == wanted.header.owner);
-        if reported.is_some_and(|report| report.phase == Phase::Ready && report.generation == wanted.generation) {
+        let reported = reported.filter(|report| *report.owner() == wanted.header.owner);
+        if reported.is_some_and(|report| report.phase() == Phase::Ready && report.generation() == wanted.generation) {
             return;
         }
         // Of several changes one after the other, the first one has waited.

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::{CertificateContent, DesiredEntry, MemberChange, VipWish};
 use gimbal_kuryr_packed::PackedValue;
-use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, MessageForm, PackedEntry, pb, shown_entry};
+use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, MessageForm, PackedEntry, PackedReport, pb, shown_entry};
 use gimbal_model::Digest;
 use gimbal_session::{
     AgentMessage, ChangeAge, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello,
-    KeptEntry as _, Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome, WriterMessage,
-    estimated_len,
+    KeptEntry as _, KeptReport as _, Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome,
+    WriterMessage, estimated_len,
 };
 use gimbal_wire::{WirePayload, encoded_len};
 use proptest::collection::vec;
@@ -206,6 +206,9 @@ proptest! {
         let packed = PackedValue::<_, MessageForm>::new(Arc::new(report.clone()));
         prop_assert!(packed.is_packed());
         prop_assert_eq!(&*packed.get(), &report);
+        let kept = PackedReport::keep(report.clone());
+        prop_assert_eq!((kept.owner(), kept.generation(), kept.phase()), (&report.owner, report.generation, report.phase));
+        prop_assert_eq!(&*kept.report(), &report);
         let packed = PackedValue::<_, MessageForm>::new(Arc::new(entry.clone()));
         prop_assert!(packed.is_packed());
         prop_assert_eq!(&*packed.get(), &entry);

@@ -1,12 +1,13 @@
 //! Reports for the agent: the latest of each key.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::size::{FRAME, entry_len};
 use crate::split::LARGEST_PART;
 use crate::waiting::Waiting;
 use crate::window::{Window, WindowShare};
-use crate::{Credit, Payload, WriterMessage};
+use crate::{Credit, KeptReport as _, Payload, WriterMessage};
 
 /// Largest window that an agent can grant for reports. A larger one would only move what waits from here into queues.
 const WIDEST: Credit = Credit { changes: 1024, bytes: 4 << 20 };
@@ -40,7 +41,7 @@ pub enum ReportError {
 #[derive(Debug, Clone)]
 pub(super) struct Reports<P: Payload> {
     /// The latest report of each key; outlives streams.
-    latest: BTreeMap<P::Key, P::Report>,
+    latest: BTreeMap<P::Key, P::KeptReport>,
     /// Keys whose latest report was not sent on this stream.
     waiting: Waiting<P::Key>,
     /// Keys that the agent sent again since their report was sent, so that it may have lost the report.
@@ -75,16 +76,17 @@ type KeyedReport<P> = (<P as Payload>::Key, <P as Payload>::Report);
 pub(super) struct NeverSent;
 
 impl<P: Payload> Reports<P> {
-    pub(super) fn get(&self, key: &P::Key) -> Option<&P::Report> {
+    pub(super) fn get(&self, key: &P::Key) -> Option<&P::KeptReport> {
         self.latest.get(key)
     }
 
     /// Sets the report of a key. An equal one is sent only if the agent sent the entry again since.
     pub(super) fn put(&mut self, key: P::Key, report: P::Report) -> Result<(), TooLarge> {
         TooLarge::check(entry_len(&key) + P::report_len(&report))?;
-        if self.sent_again.remove(&key) || self.latest.get(&key) != Some(&report) {
+        let is_new = self.latest.get(&key).is_none_or(|kept| *kept.report() != report);
+        if self.sent_again.remove(&key) || is_new {
             self.waiting.push(key.clone());
-            self.latest.insert(key, report);
+            self.latest.insert(key, P::KeptReport::keep(report));
         }
         Ok(())
     }
@@ -146,19 +148,19 @@ impl<P: Payload> Reports<P> {
         let Some(key) = self.numbers.remove(&seq) else { return Ok(None) };
         self.sent.remove(&key);
         // Where a newer one waits, it is that one which counts.
-        let latest = self.latest.get(&key).filter(|_| !self.waiting.contains(&key)).cloned();
-        Ok(latest.map(|report| (key, report)))
+        let latest = self.latest.get(&key).filter(|_| !self.waiting.contains(&key));
+        Ok(latest.map(|kept| (key, Arc::unwrap_or_clone(kept.report()))))
     }
 
     /// Returns the report that has waited longest, if the window has room for it.
     pub(super) fn next(&mut self) -> Option<WriterMessage<P>> {
-        let key = self.waiting.first()?;
-        let report = self.latest.get(key)?;
+        let key = self.waiting.first().filter(|_| self.window.is_granted())?;
+        let report = self.latest.get(key)?.report();
         let mut room = self.window.room(WindowShare::Whole, FRAME);
-        if !self.window.is_granted() || !room.take(entry_len(key) + P::report_len(report), key) {
+        if !room.take(entry_len(key) + P::report_len(&report), key) {
             return None;
         }
-        let (key, report) = (self.waiting.pop()?, report.clone());
+        let (key, report) = (self.waiting.pop()?, Arc::unwrap_or_clone(report));
         self.seq += 1;
         self.window.sent(self.seq, room);
         self.forget_sent(&key);

@@ -125,7 +125,7 @@ fn that_nothing_is_left_is_not_said_again_on_another_stream() {
     };
     writer.state().end.report(key("a"), report).unwrap();
     writer.open(&mut agent);
-    assert_eq!(writer.state().end.latest_report(&key("a")), None);
+    assert!(writer.state().end.latest_report(&key("a")).is_none());
 }
 
 #[test]

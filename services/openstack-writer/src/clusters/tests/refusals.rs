@@ -66,7 +66,7 @@ fn what_was_allowed_goes_on_with_the_members_of_what_is_refused() {
         assert_eq!(ends.goes_on(&web), (1, vec![80], "80:2 80:3-".to_owned()));
         // What is reported of it does not say that the newer generation is there.
         ends.run(10);
-        assert_eq!(ends.all.get("prod1").unwrap().end.latest_report(&web).unwrap().generation, 1);
+        assert_eq!(ends.all.get("prod1").unwrap().end.latest_report(&web).unwrap().generation(), 1);
         ends.set(&web, Some(plain(3, &[80], "80:4")));
         assert_eq!(ends.rejects(), []);
         assert_eq!(ends.goes_on(&web), (3, vec![80], "80:4".to_owned()));
