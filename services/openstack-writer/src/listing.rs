@@ -7,7 +7,7 @@ use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerRepo
 use gimbal_kuryr_wire::{KuryrReason, PackedReport, pb};
 use gimbal_octavia_plan::{ApiVerb, PlannedStep, ServiceCall};
 use gimbal_octavia_registry::ClusterView;
-use gimbal_session::KeptReport as _;
+use gimbal_session::StoredReport as _;
 use gimbal_transport::Viewer;
 
 use crate::clusters::{ClusterState, Clusters, Namesake};

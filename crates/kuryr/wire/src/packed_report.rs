@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_packed::PackedValue;
-use gimbal_session::KeptReport;
+use gimbal_session::StoredReport;
 
 use crate::{Kuryr, MessageForm};
 
@@ -38,7 +38,7 @@ impl PackedReport {
     }
 }
 
-impl KeptReport<Kuryr> for PackedReport {
+impl StoredReport<Kuryr> for PackedReport {
     fn keep(report: LoadBalancerReport) -> Self {
         let LoadBalancerReport { ref owner, generation, phase, .. } = report;
         Self { owner: owner.clone(), generation, phase, report: PackedValue::new(Arc::new(report)) }

@@ -47,7 +47,7 @@ impl Payload for Kuryr {
     type PartChange = MemberChange;
     type Reason = KuryrReason;
     type Report = LoadBalancerReport;
-    type KeptReport = PackedReport;
+    type StoredReport = PackedReport;
     type Facts = CloudFacts;
     type Hash = CertificateHash;
     type Content = CertificateContent;

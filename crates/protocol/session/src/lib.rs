@@ -25,7 +25,7 @@ pub use message::{
     AgentMessage, Credit, Data, EntryChange, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
     Reject, Scope, Summary, Unreadable, Welcome, WriterMessage,
 };
-pub use payload::{Content, Entry, KeptEntry, KeptReport, Key, Never, Payload, Reason};
+pub use payload::{Content, Entry, KeptEntry, Key, Never, Payload, Reason, StoredReport};
 pub use service::{LastGroups, RejectReason, Services, service_len};
 pub use since::{ChangeAge, ChangeSince};
 pub use size::estimated_len;

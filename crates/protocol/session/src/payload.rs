@@ -37,7 +37,7 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// What the writer reports of an entry; the latest of a key replaces those before it.
     type Report: Clone + PartialEq + Debug + Send + Sync;
     /// How the writer's end keeps it for the next stream.
-    type KeptReport: KeptReport<Self>;
+    type StoredReport: StoredReport<Self>;
     /// What the writer says about itself; the latest replaces those before it.
     type Facts: Clone + PartialEq + Debug + Send + Sync;
     /// Names a content.
@@ -157,7 +157,7 @@ impl<P: Payload> KeptEntry<P> for Arc<P::Entry> {
 
 /// A report as the writer's end keeps it: that of each key, for as long as the entry is there. Where nothing is won by another form,
 /// it is the report itself.
-pub trait KeptReport<P: Payload>: Clone + Debug + Send + Sync {
+pub trait StoredReport<P: Payload>: Clone + Debug + Send + Sync {
     /// Keeps a report.
     fn keep(report: P::Report) -> Self;
 
@@ -165,7 +165,7 @@ pub trait KeptReport<P: Payload>: Clone + Debug + Send + Sync {
     fn report(&self) -> Arc<P::Report>;
 }
 
-impl<P: Payload> KeptReport<P> for Arc<P::Report> {
+impl<P: Payload> StoredReport<P> for Arc<P::Report> {
     fn keep(report: P::Report) -> Self {
         Self::new(report)
     }

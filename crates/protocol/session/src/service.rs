@@ -28,7 +28,7 @@ impl Payload for Services {
     type PartChange = EndpointChange;
     type Reason = RejectReason;
     type Report = Never;
-    type KeptReport = Arc<Never>;
+    type StoredReport = Arc<Never>;
     type Facts = Never;
     type Hash = Never;
     type Content = Never;

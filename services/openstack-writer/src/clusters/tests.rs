@@ -12,7 +12,7 @@ use gimbal_kuryr_model::{
 use gimbal_kuryr_wire::{KuryrReason, PackedReport};
 use gimbal_model::{Family, Protocol};
 use gimbal_octavia_registry::{CallAnswer, CloudCall, CloudRead};
-use gimbal_session::{AgentConfig, AgentEnd, AgentMessage, KeptReport as _};
+use gimbal_session::{AgentConfig, AgentEnd, AgentMessage, StoredReport as _};
 use serde_json::{Value, json};
 
 use self::streams::controller;

@@ -10,8 +10,8 @@ use gimbal_kuryr_wire::{DesiredHeader, Kuryr, KuryrReason, MessageForm, PackedEn
 use gimbal_model::Digest;
 use gimbal_session::{
     AgentMessage, ChangeAge, Content as _, Credit, Data, Entry, Frame, Freshness, Goodbye, GoodbyeReason, Hello,
-    KeptEntry as _, KeptReport as _, Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, Summary, Welcome,
-    WriterMessage, estimated_len,
+    KeptEntry as _, Key as _, Need, Payload as _, Piece, PieceChange, Reject, Scope, StoredReport as _, Summary,
+    Welcome, WriterMessage, estimated_len,
 };
 use gimbal_wire::{WirePayload, encoded_len};
 use proptest::collection::vec;

@@ -7,7 +7,7 @@ use crate::size::{FRAME, entry_len};
 use crate::split::LARGEST_PART;
 use crate::waiting::Waiting;
 use crate::window::{Window, WindowShare};
-use crate::{Credit, KeptReport as _, Payload, WriterMessage};
+use crate::{Credit, Payload, StoredReport as _, WriterMessage};
 
 /// Largest window that an agent can grant for reports. A larger one would only move what waits from here into queues.
 const WIDEST: Credit = Credit { changes: 1024, bytes: 4 << 20 };
@@ -41,7 +41,7 @@ pub enum ReportError {
 #[derive(Debug, Clone)]
 pub(super) struct Reports<P: Payload> {
     /// The latest report of each key; outlives streams.
-    latest: BTreeMap<P::Key, P::KeptReport>,
+    latest: BTreeMap<P::Key, P::StoredReport>,
     /// Keys whose latest report was not sent on this stream.
     waiting: Waiting<P::Key>,
     /// Keys that the agent sent again since their report was sent, so that it may have lost the report.
@@ -76,7 +76,7 @@ type KeyedReport<P> = (<P as Payload>::Key, <P as Payload>::Report);
 pub(super) struct NeverSent;
 
 impl<P: Payload> Reports<P> {
-    pub(super) fn get(&self, key: &P::Key) -> Option<&P::KeptReport> {
+    pub(super) fn get(&self, key: &P::Key) -> Option<&P::StoredReport> {
         self.latest.get(key)
     }
 
@@ -86,7 +86,7 @@ impl<P: Payload> Reports<P> {
         let is_new = self.latest.get(&key).is_none_or(|kept| *kept.report() != report);
         if self.sent_again.remove(&key) || is_new {
             self.waiting.push(key.clone());
-            self.latest.insert(key, P::KeptReport::keep(report));
+            self.latest.insert(key, P::StoredReport::keep(report));
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ impl<P: Payload> WriterEnd<P> {
 
     /// Returns the latest report of an entry.
     #[must_use]
-    pub fn latest_report(&self, key: &P::Key) -> Option<&P::KeptReport> {
+    pub fn latest_report(&self, key: &P::Key) -> Option<&P::StoredReport> {
         self.reports.get(key)
     }
 

@@ -217,7 +217,7 @@ impl Payload for Notes {
     type PartChange = LineChange;
     type Reason = Refusal;
     type Report = Report;
-    type KeptReport = Arc<Report>;
+    type StoredReport = Arc<Report>;
     type Facts = u64;
     type Hash = u64;
     type Content = Secret;
