@@ -44,8 +44,8 @@ impl Actor {
                 || (is_marked(word) && **word != self.mark.owner_tag() && (!is_groups || is_group(word)))
         };
         // The mark is in both, and somebody may have taken it out of one.
-        let words = balancer.tags.iter().map(String::as_str).chain(balancer.description.split_whitespace());
-        if let Some(word) = words.into_iter().find(foreign) {
+        let mut words = balancer.tags.iter().map(String::as_str).chain(balancer.description.split_whitespace());
+        if let Some(word) = words.find(foreign) {
             return Err(format!("load balancer {} is marked for another owner: {word}", balancer.id));
         }
         let name = LoadBalancerHeader::display_name(&self.key.namespace, &self.key.name);

@@ -10,19 +10,23 @@ use crate::owner_look::{OwnerRows, ids};
 
 /// A row of a list, packed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ListedRow(PackedValue<Value>);
+pub struct ListedRow {
+    /// Its ID, for which nothing is unpacked.
+    id: Option<Box<str>>,
+    row: PackedValue<Value>,
+}
 
 impl ListedRow {
     /// Returns the row.
     #[must_use]
     pub fn get(&self) -> Arc<Value> {
-        self.0.get()
+        self.row.get()
     }
 
     /// Returns the row, and gives up the packed one.
     #[must_use]
     pub fn into_row(self) -> Value {
-        let row = self.0.get();
+        let row = self.row.get();
         drop(self);
         Arc::unwrap_or_clone(row)
     }
@@ -30,7 +34,7 @@ impl ListedRow {
 
 impl From<Value> for ListedRow {
     fn from(row: Value) -> Self {
-        Self(PackedValue::new(Arc::new(row)))
+        Self { id: row["id"].as_str().map(Box::from), row: PackedValue::new(Arc::new(row)) }
     }
 }
 
@@ -39,7 +43,7 @@ pub(crate) type RowsById = BTreeMap<String, ListedRow>;
 
 /// Returns rows by their ID. What has none is nothing that can be asked for.
 pub(crate) fn by_id(rows: Vec<ListedRow>) -> impl Iterator<Item = (String, ListedRow)> {
-    rows.into_iter().filter_map(|row| Some((row.get()["id"].as_str()?.to_owned(), row)))
+    rows.into_iter().filter_map(|row| Some((row.id.as_deref()?.to_owned(), row)))
 }
 
 /// What [`OwnerRows`] are of Octavia, packed.

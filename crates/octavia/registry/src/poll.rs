@@ -53,6 +53,13 @@ pub(crate) enum PollPart {
     Secrets,
 }
 
+impl PollPart {
+    /// Whether its rows are kept packed until they are compared. Those of the others are few, or are looked at at once.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, Self::Balancers | Self::Listeners | Self::Pools | Self::Policies)
+    }
+}
+
 #[derive(Debug)]
 struct PollRun {
     begun: Instant,
@@ -220,7 +227,7 @@ impl ManagedCluster {
         }
     }
 
-    /// Takes a long list.
+    /// Takes a [long](PollPart::is_long) list.
     pub(crate) fn listed(&mut self, part: PollPart, rows: Vec<ListedRow>, shared: &mut RegistryCore, now: Instant) {
         let Some(run) = self.poller.run.as_mut() else { return };
         match part {
@@ -228,8 +235,7 @@ impl ManagedCluster {
             PollPart::Listeners => run.listeners.extend(by_id(rows)),
             PollPart::Pools => run.pools.extend(by_id(rows)),
             PollPart::Policies => run.policies.extend(by_id(rows)),
-            // Their rows are few, or are looked at at once.
-            PollPart::Floating | PollPart::Ports | PollPart::VipPorts | PollPart::Left | PollPart::Secrets => return,
+            PollPart::Floating | PollPart::Ports | PollPart::VipPorts | PollPart::Left | PollPart::Secrets => {}
         }
         run.outstanding = run.outstanding.saturating_sub(1);
         self.list_ends(part, shared, now);
@@ -245,10 +251,8 @@ impl ManagedCluster {
         now: Instant,
     ) {
         let listed = (part == PollPart::Secrets).then(|| self.owners_of_secrets(rows.as_deref()));
-        let is_long =
-            |part| matches!(part, PollPart::Balancers | PollPart::Listeners | PollPart::Pools | PollPart::Policies);
         let rows = match rows {
-            Some(rows) if is_long(part) => {
+            Some(rows) if part.is_long() => {
                 return self.listed(part, rows.into_iter().map(ListedRow::from).collect(), shared, now);
             }
             rows => rows,

@@ -265,7 +265,7 @@ impl Registry {
         let shared = &mut self.shared;
         let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.number == call.number);
         match (call.what, answer) {
-            (CallFor::Read { what: ReadFor::Poll(part), service, .. }, CallAnswer::Listed(rows)) => {
+            (CallFor::Read { what: ReadFor::Poll(part), service, .. }, CallAnswer::Listed(rows)) if part.is_long() => {
                 shared.pace.read_ends(service, None, now);
                 if let Some(cluster) = cluster {
                     cluster.listed(part, rows, shared, now);

@@ -103,11 +103,11 @@ impl Reloader {
     /// Reloads the files until `shutdown`. Calls the callback with the state at the start and whenever it changes. Logs
     /// each change, and each problem once.
     pub async fn run(mut self, report: impl Fn(&Reloaded) + Send + Sync, shutdown: CancellationToken) {
-        report(&self.state(None));
-        let not_after = self.state(None).not_after;
-        if not_after < Timestamp::now() {
+        let state = self.state(None);
+        report(&state);
+        if state.not_after < Timestamp::now() {
             let cert = self.files.cert.display();
-            tracing::warn!(%cert, %not_after, "the certificate has expired: no peer accepts it");
+            tracing::warn!(%cert, not_after = %state.not_after, "the certificate has expired: no peer accepts it");
         }
         let mut wait = pause();
         loop {

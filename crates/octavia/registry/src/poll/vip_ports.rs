@@ -39,19 +39,14 @@ impl ManagedCluster {
         let tag = cluster_tag(&self.settings.uid);
         let mut by_project: BTreeMap<Text, Vec<String>> = BTreeMap::new();
         let mut asked = BTreeSet::new();
-        // No one but those who are looked at first needs a row.
-        let is_first = |cell: &Cell, owner: &Text| cell.looked_at.is_none() && waits_for_lists(owner, cell);
-        if !self.cells.iter().any(|(owner, cell)| is_first(cell, owner)) {
-            (run.vip_ports, run.asked) = (Some(Vec::new()), asked);
-            return false;
-        }
-        for row in run.balancers.iter().map(ListedRow::get) {
+        let is_first = |owner: &str, cell: &Cell| cell.looked_at.is_none() && waits_for_lists(owner, cell);
+        // Where there is none of these, no row need be unpacked.
+        let is_any_first = self.cells.iter().any(|(owner, cell)| is_first(owner, cell));
+        for row in run.balancers.iter().filter(|_| is_any_first).map(ListedRow::get) {
             let owner = marked_owner(tags_of(&row), &tag, &self.settings.name);
-            let is_first = |owner: &&str| {
-                self.cells.get(*owner).is_some_and(|cell| cell.looked_at.is_none() && waits_for_lists(owner, cell))
-            };
+            let owner = owner.filter(|owner| self.cells.get(*owner).is_some_and(|cell| is_first(owner, cell)));
             if let (Some(owner), Some(port), Some(project)) =
-                (owner.filter(is_first), row["vip_port_id"].as_str(), row["project_id"].as_str())
+                (owner, row["vip_port_id"].as_str(), row["project_id"].as_str())
             {
                 by_project.entry(project.into()).or_default().push(port.to_owned());
                 asked.insert(Text::from(owner));
