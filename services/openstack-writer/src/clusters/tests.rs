@@ -103,7 +103,8 @@ impl Ends {
         let mut all = Clusters::new(RegistrySettings::default(), &config, 0, now);
         let reading = CloudReading { known: CloudKnowledge::default(), missing: Vec::new() };
         all.learned(&"prod1".into(), reading, now);
-        let agent = controller(entries, now);
+        let mut agent = controller(entries, now);
+        agent.connected(now);
         let (generation, messages) = (0, mpsc::channel(1).1);
         let mut ends = Self { now, agent, all, generation, messages, balancers: Vec::new(), changes: Vec::new() };
         ends.balancers = made.iter().zip(0..).map(|((owner, name), nth)| balancer(owner, name, nth)).collect();

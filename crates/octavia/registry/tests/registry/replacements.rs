@@ -43,6 +43,17 @@ fn break_all(world: &mut World) {
     assert_eq!(lacking(world), 0);
 }
 
+/// Each of them is to have another address, for which it has to be made again, and what `more` changes.
+fn change_all(world: &mut World, more: fn(&mut Wish)) {
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (nth, (cluster, key)) in keys.iter().enumerate() {
+        world.change(cluster, key, |wish| {
+            wish.address = Some(format!("10.0.0.{}", 100 + nth));
+            more(wish);
+        });
+    }
+}
+
 #[test]
 fn those_in_error_that_serve_do_not_all_go_at_once() {
     let mut world = World::at_rest(OWNERS);
@@ -70,10 +81,7 @@ fn those_that_are_never_heard_of_do_not_all_go_at_once() {
 fn where_the_first_of_a_change_are_refused_the_others_stay_for_good() {
     let mut world = World::at_rest(OWNERS);
     world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
-    let keys: Vec<_> = world.wishes.keys().cloned().collect();
-    for (nth, (cluster, key)) in keys.iter().enumerate() {
-        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
-    }
+    change_all(&mut world, |_| {});
     assert_eq!(most_lacking(&mut world, 3600), MOST);
     world.cloud.set_quota("p1", ProjectQuota::default());
     world.converge(3000 * SECOND);
@@ -103,10 +111,7 @@ fn what_is_refused_to_some_keeps_nobody_else_waiting() {
 fn one_that_is_made_after_all_is_awaited_no_longer_than_others() {
     let mut world = World::at_rest(OWNERS);
     world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
-    let keys: Vec<_> = world.wishes.keys().cloned().collect();
-    for (nth, (cluster, key)) in keys.iter().enumerate() {
-        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
-    }
+    change_all(&mut world, |_| {});
     assert_eq!(most_lacking(&mut world, 900), MOST);
     (0..MOST).for_each(|_| world.cloud.expect(Fate::Stalls));
     world.cloud.set_quota("p1", ProjectQuota::default());
@@ -126,10 +131,7 @@ fn one_in_error_that_differs_waits_no_longer_than_others_in_error() {
     let mut world = World::at_rest(OWNERS);
     break_all(&mut world);
     world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
-    let keys: Vec<_> = world.wishes.keys().cloned().collect();
-    for (nth, (cluster, key)) in keys.iter().enumerate() {
-        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
-    }
+    change_all(&mut world, |_| {});
     assert_eq!(most_lacking(&mut world, 1000), 2 * MOST);
     world.cloud.set_quota("p1", ProjectQuota::default());
     world.converge(3000 * SECOND);
@@ -171,13 +173,7 @@ fn where_the_first_do_not_come_back_the_others_stay() {
 #[test]
 fn a_change_of_all_takes_them_away_some_at_a_time_and_members_follow_meanwhile() {
     let mut world = World::at_rest(OWNERS);
-    let keys: Vec<_> = world.wishes.keys().cloned().collect();
-    for (nth, (cluster, key)) in keys.iter().enumerate() {
-        world.change(cluster, key, |wish| {
-            wish.address = Some(format!("10.0.0.{}", 100 + nth));
-            wish.members.push((9, 80));
-        });
-    }
+    change_all(&mut world, |wish| wish.members.push((9, 80)));
     world.run(20 * SECOND);
     let owners: Vec<String> = world.wishes.values().map(|wish| wish.owner.clone()).collect();
     let has_new = |owner: &&String| {

@@ -67,6 +67,17 @@ impl Writer {
         self.all.get("prod1").unwrap().is_current
     }
 
+    /// Opens a stream of a cluster with this UID, which is refused. Returns its controller, and the refusal.
+    fn refuses(&mut self, uid: &str) -> (AgentEnd<Kuryr>, Goodbye) {
+        let mut agent = controller(&["a"], self.now);
+        agent.set_incarnation(uid.into());
+        agent.source_complete();
+        agent.connected(self.now);
+        let Some(AgentMessage::Hello(hello)) = agent.next(self.now) else { panic!("hello") };
+        let refusal = self.all.open(&self.name, &hello, mpsc::channel(1).0, self.now).unwrap_err();
+        (agent, refusal)
+    }
+
     fn talk(&mut self, agent: &mut AgentEnd<Kuryr>) {
         for _ in 0..10 {
             self.all.send(self.now);
@@ -186,26 +197,29 @@ fn snapshots_that_end_while_a_list_fails_do_not_pile_up() {
     assert_eq!(writer.state().ranking.snapshots, [(None, now), (of("a"), now), (of("b"), now)]);
 }
 
-/// What an admin confirmed is forgotten with the process; what the configuration says is not.
-#[test]
-fn a_cluster_that_had_the_name_before_does_not_get_it_again_and_blocks_nothing() {
+/// Returns a writer that has found objects of a cluster with its cluster's name and the UID `former`, and the controller whose stream
+/// that ended.
+fn with_namesake() -> (Writer, AgentEnd<Kuryr>) {
     let mut writer = Writer::new();
     let mut agent = controller(&["a"], writer.now);
     agent.source_complete();
     writer.open(&mut agent);
     let (cluster, uid, balancer) = ("prod1".into(), "former".into(), "theirs".into());
     writer.all.tell(&RegistryEvent::OtherCluster { cluster, uid, balancer }, Instant::now());
+    (writer, agent)
+}
+
+/// What an admin confirmed is forgotten with the process; what the configuration says is not.
+#[test]
+fn a_cluster_that_had_the_name_before_does_not_get_it_again_and_blocks_nothing() {
+    let (mut writer, mut agent) = with_namesake();
     assert!(writer.state().namesake.is_some() && !writer.state().is_connected());
     let mut config = config(None);
     config.clusters[0].former_uids = [Text::from("former")].into();
     writer.all.configure(&config, writer.now);
     writer.open(&mut agent);
     assert!(writer.state().is_connected());
-    let mut former = controller(&["a"], writer.now);
-    former.set_incarnation("former".into());
-    former.connected(writer.now);
-    let Some(AgentMessage::Hello(hello)) = former.next(writer.now) else { panic!("hello") };
-    let refused = writer.all.open(&"prod1".into(), &hello, mpsc::channel(1).0, writer.now).unwrap_err();
+    let (_, refused) = writer.refuses("former");
     assert!(refused.message.contains("had the name prod1 before"), "{}", refused.message);
     assert_eq!(writer.state().refused_uid, None, "no admin is asked to confirm it");
 }
@@ -213,18 +227,8 @@ fn a_cluster_that_had_the_name_before_does_not_get_it_again_and_blocks_nothing()
 /// Another one came first, and was refused as well.
 #[test]
 fn whoever_is_refused_because_of_a_namesake_can_be_confirmed() {
-    let mut writer = Writer::new();
-    let mut agent = controller(&["a"], writer.now);
-    agent.source_complete();
-    writer.open(&mut agent);
-    let (cluster, uid, balancer) = ("prod1".into(), "former".into(), "theirs".into());
-    writer.all.tell(&RegistryEvent::OtherCluster { cluster, uid, balancer }, Instant::now());
-    let mut next = controller(&["a"], writer.now);
-    next.set_incarnation("next".into());
-    next.source_complete();
-    next.connected(writer.now);
-    let Some(AgentMessage::Hello(hello)) = next.next(writer.now) else { panic!("hello") };
-    let refused = writer.all.open(&"prod1".into(), &hello, mpsc::channel(1).0, writer.now).unwrap_err();
+    let (mut writer, _) = with_namesake();
+    let (mut next, refused) = writer.refuses("next");
     assert!(refused.message.contains("ConfirmCluster"), "{}", refused.message);
     assert_eq!(writer.all.confirm(&"prod1".into(), "next", writer.now), Ok("uid-of-kube-system".to_owned()));
     writer.open(&mut next);

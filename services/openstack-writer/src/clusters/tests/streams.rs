@@ -4,7 +4,7 @@ use gimbal_session::Scope;
 
 use super::*;
 
-/// A controller that begins to speak.
+/// A controller that has these entries and no stream yet.
 pub(super) fn controller(entries: &[(DesiredKey, DesiredEntry)], now: Instant) -> AgentEnd<Kuryr> {
     let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
     let mut agent = AgentEnd::new(config);
@@ -13,7 +13,6 @@ pub(super) fn controller(entries: &[(DesiredKey, DesiredEntry)], now: Instant) -
         agent.set(key.clone(), Some(entry.clone().into()), now);
     }
     agent.source_complete();
-    agent.connected(now);
     agent
 }
 
@@ -24,13 +23,7 @@ fn one(namespace: &str) -> Scope {
 impl Ends {
     /// The controller restarts. It has these entries, and cannot say everything about a part of its cluster.
     fn come_back(&mut self, entries: &[(DesiredKey, DesiredEntry)], unknown: Scope) {
-        let config = AgentConfig { backend: "prod1".into(), instance: "i".into(), version: "v".into() };
-        self.agent = AgentEnd::new(config);
-        self.agent.set_incarnation("uid-of-kube-system".into());
-        for (key, entry) in entries {
-            self.agent.set(key.clone(), Some(entry.clone().into()), self.now);
-        }
-        self.agent.source_complete();
+        self.agent = controller(entries, self.now);
         self.agent.scope_unknown(unknown, "one cannot be offered".to_owned());
         self.agent.connected(self.now);
         self.changes.clear();
@@ -119,6 +112,7 @@ fn what_a_former_stream_wanted_has_no_place_in_the_quota_of_the_next_one() {
     let mut ends = Ends::with(&[entry("y"), entry("z")], &[], quota);
     assert_eq!(ends.rejects(), []);
     ends.agent = controller(&[entry("a"), entry("b")], ends.now);
+    ends.agent.connected(ends.now);
     for _ in 0..10 {
         while let Some(message) = ends.agent.next(ends.now) {
             ends.hear(message);
