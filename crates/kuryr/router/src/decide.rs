@@ -6,7 +6,7 @@ use gimbal_kuryr_resource::{KnownServices, KuryrKind};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, WantedSpec, named_ingresses};
+use crate::item::{IngressPlace, WantedSpec, is_of_somebody, named_ingresses};
 
 impl<T> RouterController<T> {
     /// Decides everything that changed.
@@ -38,7 +38,7 @@ impl<T> RouterController<T> {
             self.forget_idle(&key);
         }
         for key in std::mem::take(&mut self.dirty_ingresses) {
-            self.tell_not_enabled(&key);
+            self.tell_not_served(&key);
             self.enqueue(&key, KuryrKind::Ingress);
             self.forget_idle_ingress(&key);
         }
@@ -83,8 +83,17 @@ impl<T> RouterController<T> {
         }
     }
 
+    /// Whether a router that an Ingress asks for is somebody's own. Only the shared one is taken over.
+    pub(crate) fn is_taken(&self, key: &SourceKey) -> bool {
+        let object = self.routers.get(key).and_then(|item| item.kept.object());
+        *key != self.settings.ingresses.shared && object.is_some_and(|router| is_of_somebody(router))
+    }
+
     /// Whether a router is to be there.
     pub(crate) fn is_wanted(&self, key: &SourceKey) -> bool {
+        if self.is_taken(key) {
+            return false;
+        }
         let has_ingress = || {
             let is_served = |key: &SourceKey| self.may_be_served(key);
             self.index.ingresses_of(key).any(|(ingress, _)| is_served(ingress))

@@ -182,6 +182,13 @@ pub(crate) fn is_made_for_ingresses(router: &KuryrL7Router) -> bool {
     router.metadata.meta.labels.contains_key(labels::ROUTER_OF)
 }
 
+/// Whether somebody has made it, and the controller has never touched it.
+pub(crate) fn is_of_somebody(router: &KuryrL7Router) -> bool {
+    let spec = &router.spec;
+    let is_routed = spec.default_ingress.is_some() || spec.routes.iter().any(|route| route.ingress.is_some());
+    !is_made_for_ingresses(router) && !is_routed
+}
+
 /// Names the spec of a KuryrL7Router: the API server counts its changes.
 pub(crate) fn spec_version(router: &KuryrL7Router) -> (Text, i64) {
     (router.metadata.meta.uid.clone(), router.metadata.generation)

@@ -50,11 +50,14 @@ impl<T> RouterController<T> {
         }
     }
 
-    /// Tells that Ingresses are not served.
-    pub(crate) fn tell_not_enabled(&mut self, key: &SourceKey) {
-        let is_ours = self.index.router_of(key).is_some() && self.settings.namespaces.contains(&key.namespace);
-        if self.facts.is_some() && !self.is_enabled() && is_ours {
+    /// Tells that an Ingress is not served, and why.
+    pub(crate) fn tell_not_served(&mut self, key: &SourceKey) {
+        let router = self.index.router_of(key).filter(|_| self.settings.namespaces.contains(&key.namespace)).cloned();
+        let Some(router) = router.filter(|_| self.facts.is_some()) else { return };
+        if !self.is_enabled() {
             self.tell_changed(key, about([&IngressProblem::NotEnabled]));
+        } else if self.is_taken(&router) {
+            self.tell_changed(key, about([&IngressProblem::RouterTaken { router }]));
         }
     }
 

@@ -81,7 +81,7 @@ impl<T> RouterController<T> {
     }
 
     fn to_be_served(&self, key: &SourceKey) -> BTreeSet<SourceKey> {
-        if self.facts.is_some() && !self.is_enabled() {
+        if (self.facts.is_some() && !self.is_enabled()) || self.is_taken(key) {
             return BTreeSet::new();
         }
         let item = self.routers.get(key);

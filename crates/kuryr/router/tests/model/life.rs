@@ -263,6 +263,24 @@ fn one_that_somebody_made_is_served_and_left_alone() {
 }
 
 #[test]
+fn an_ingress_that_asks_for_one_that_somebody_made_does_not_get_it() {
+    let mut world = served();
+    let spec =
+        json!({"project_id": "project", "subnet_id": "services", "routes": [{"path": "/x", "redirect": "http://x"}]});
+    world.api.create(Kind::Router, "team/mine", json!({"spec": spec}));
+    world.rest();
+    world.api.edit(Kind::Ingress, "team/a", |it| it["metadata"]["annotations"][api::ANNOTATION] = json!("group:mine"));
+    world.rest();
+    let router = world.api.get(Kind::Router, "team/mine").unwrap();
+    assert_eq!((&router["spec"], router["metadata"].get("labels")), (&spec, None));
+    assert_eq!(world.reasons(KuryrKind::Ingress), ["KuryrIngressSkipped"], "{:?}", world.notices);
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+    assert_eq!(world.api.get(Kind::Router, "team/mine").unwrap()["spec"], spec);
+}
+
+#[test]
 fn one_that_exists_is_taken_for_the_shared_router() {
     let mut world = World::new(None);
     world.api.create(Kind::Router, SHARED, json!({"spec": {"routes": [{"path": "/x", "redirect": "http://x"}]}}));

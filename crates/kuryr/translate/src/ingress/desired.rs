@@ -191,8 +191,7 @@ fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Resu
         }
         Some(_) | None => route(one, &empty.id),
     });
-    let over_https = spec.routes.iter().filter(|one| is_https && one.https);
-    let over_https = over_https.map(|one| Route { listener: HTTPS, ..route(one, &empty.id) });
+    let over_https = if is_https { over_https(&spec.routes, default.is_some(), &empty.id) } else { Vec::new() };
     let routes: Box<[Route]> = over_http.chain(over_https).collect();
     if routes.iter().any(|route| route.to == RouteTarget::Pool(empty.id.clone())) {
         pools.push(empty);
@@ -207,6 +206,29 @@ fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Resu
         }
     }
     Ok(Routing { pools: pools.into(), default, routes, certificates })
+}
+
+/// Returns the routes over HTTPS: those that have a certificate, and those whose requests would go to another one behind them, or to the
+/// default. Nothing answers these, for it would not be what their host is for.
+fn over_https(routes: &[KlrRoute], has_default: bool, empty: &Text) -> Vec<Route> {
+    let mut behind: BTreeSet<&str> = BTreeSet::new();
+    let mut made = Vec::with_capacity(routes.len());
+    for one in routes.iter().rev() {
+        let host = one.host.as_deref().unwrap_or_default();
+        let made_of_it = Route { listener: HTTPS, ..route(one, empty) };
+        if one.https {
+            behind.insert(host);
+            made.push(made_of_it);
+            continue;
+        }
+        let wildcard = host.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let is_behind = |taken: &str| behind.contains(taken);
+        if has_default || is_behind("") || is_behind(host) || wildcard.is_some_and(|wildcard| is_behind(&wildcard)) {
+            made.push(Route { to: RouteTarget::Pool(empty.clone()), ..made_of_it });
+        }
+    }
+    made.reverse();
+    made
 }
 
 /// A route over HTTP that leads to its Service, or to a pool that is empty.

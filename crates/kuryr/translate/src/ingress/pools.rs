@@ -59,6 +59,10 @@ impl MembersOf<'_> {
     /// `None` where members are nodes and the port has none there.
     fn of(self, port: &ServicePort) -> Option<Vec<Arc<KlbSlice>>> {
         let Some(joined) = self.services.get(&port.service) else { return Some(Vec::new()) };
+        // Nobody keeps the slices that it may have from before.
+        if joined.service.spec.type_.as_deref() == Some("ExternalName") {
+            return Some(Vec::new());
+        }
         let Some(found) = port_of(&joined.service, port.port) else { return Some(Vec::new()) };
         match self.mode {
             MemberMode::Pod => Some(self.pods(&joined, found)),

@@ -27,6 +27,14 @@ pub enum IngressProblem {
         /// The router.
         router: SourceKey,
     },
+    /// The router that it asks for is somebody's.
+    #[error(
+        "the KuryrL7Router {router} that it asks for was made by somebody, and serves no Ingress: ask for one of another name"
+    )]
+    RouterTaken {
+        /// The router.
+        router: SourceKey,
+    },
     /// Its class is gone.
     #[error(
         "it is served although there is no {}: give it another class, or delete it, to let it go",
@@ -292,6 +300,7 @@ impl IngressProblem {
             | Self::Twice { .. }
             | Self::DefaultTaken { .. }
             | Self::NotAlone { .. }
+            | Self::RouterTaken { .. }
             | Self::CertificateTaken { .. } => conditions::CONFLICT,
             Self::NoClass { .. } | Self::CertificateKept { .. } => conditions::HELD,
             Self::NoRoom { .. } => conditions::TOO_LARGE,
@@ -305,6 +314,7 @@ impl IngressProblem {
         match self {
             Self::RouterAnnotation { .. } | Self::RedirectAnnotation { .. } => "InvalidAnnotation",
             Self::NotAlone { .. } => "SharedRouter",
+            Self::RouterTaken { .. } => "RouterTaken",
             Self::NoClass { .. } => "NoIngressClass",
             Self::Host { .. } => "InvalidHost",
             Self::NoPaths { .. } => "NoPaths",
@@ -340,7 +350,9 @@ impl IngressProblem {
             | Self::CertificateTaken { .. } => ingress_reasons::TLS_NOT_SERVED,
             Self::CertificateKept { .. } | Self::NotInCertificate { .. } => ingress_reasons::CERTIFICATE_NOT_AS_ASKED,
             Self::RedirectAnnotation { .. } | Self::NotRedirected { .. } => ingress_reasons::SKIP_REDIRECT,
-            Self::NotEnabled | Self::NoPolicies { .. } | Self::NoRoom { .. } => ingress_reasons::INGRESS_SKIPPED,
+            Self::NotEnabled | Self::NoPolicies { .. } | Self::NoRoom { .. } | Self::RouterTaken { .. } => {
+                ingress_reasons::INGRESS_SKIPPED
+            }
             Self::NoService { .. }
             | Self::NoPort { .. }
             | Self::ExternalName { .. }

@@ -54,8 +54,9 @@ pub enum CertificateProblem {
 }
 
 impl CertificateProblem {
-    /// Bytes that `tls.crt` and `tls.key` may have together.
-    pub const MOST_BYTES: usize = 24_000;
+    /// Bytes that `tls.crt` and `tls.key` may have together. Barbican takes a secret whose base64 has at most 20,000 bytes, unless it is
+    /// configured for others.
+    pub const MOST_BYTES: usize = 14_000;
     /// Names that a certificate may have.
     pub const MOST_NAMES: usize = 100;
 }

@@ -80,7 +80,9 @@ fn rules_len(routed: &Routed<'_>, serves_tls: bool) -> usize {
     };
     // Where no certificate is served, TLS takes nothing away from what is served over HTTP.
     let tls = if serves_tls { spec.tls.as_slice() } else { &[] };
-    let is_copied = !tls.is_empty();
+    let has_tls = !tls.is_empty();
+    // What has no certificate is closed over HTTPS where its requests would go to another one.
+    let is_copied = serves_tls;
     let without_hosts = tls.iter().filter(|one| one.hosts.is_empty()).count();
     let mut len = spec.default_backend.as_ref().map_or(0, |one| ITEM + backend(one));
     for tls in tls {
@@ -93,14 +95,17 @@ fn rules_len(routed: &Routed<'_>, serves_tls: bool) -> usize {
         len += ITEM + key + host;
         if is_copied {
             // Where it has no hosts, an entry of TLS lists this one.
-            len += COPY + key + host + without_hosts * (host + 3);
+            len += COPY + key + host + if has_tls { without_hosts * (host + 3) } else { 0 };
         }
         for path in rule.http.iter().flat_map(|http| &http.paths) {
             let text = path.path.as_deref().unwrap_or_default().len();
             len += ITEM + key + host + 2 * text + backend(&path.backend);
             if is_copied {
+                len += COPY + key + host + text;
+            }
+            if has_tls {
                 // The address that requests are sent to is the host once more.
-                len += COPY + key + 2 * host + text + backend(&path.backend);
+                len += host + backend(&path.backend);
             }
         }
     }

@@ -143,11 +143,21 @@ impl<'a> Choices<'a> {
             spec.lb_ip = self.service.spec.external_ips.iter().find(external).and_then(canonical);
         }
         let before = self.chosen.filter(|chosen| chosen.floating_network.is_some());
-        if let (None, Some(before)) = (&self.facts.external, before) {
-            let is_asked = |address: &Text| {
-                self.service.spec.external_ips.iter().filter_map(canonical).any(|asked| asked == *address)
-            };
-            spec.lb_ip = spec.lb_ip.take().or_else(|| before.floating_address.clone().filter(is_asked));
+        let is_asked = |address: &&Text| {
+            self.service.spec.external_ips.iter().filter_map(canonical).any(|asked| asked == **address)
+        };
+        if spec.lb_ip.is_none()
+            && let Some(before) = before
+            && let Some(address) = before.floating_address.as_ref().filter(is_asked)
+        {
+            spec.lb_ip = Some(address.clone());
+            // The address of one that is let go is lost for good. The writer refuses it, and nothing changes.
+            if self.facts.external.is_some() {
+                spec.floating_network_id = before.floating_network.clone();
+                spec.floating_subnet_id = before.floating_subnet.clone();
+                self.findings.push(Finding::AddressAsBefore { address: address.clone() });
+                return;
+            }
         }
         if spec.lb_ip.is_none() && !outside {
             return;

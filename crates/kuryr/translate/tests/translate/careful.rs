@@ -151,6 +151,9 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
     let mut moved = CloudFacts { service_subnets: vec!["newer".into()], ..facts() };
     let subnet = moved.subnets.remove("services").unwrap();
     moved.subnets.insert("newer".into(), subnet);
+    // Neutron has left it out of a list, or its network is not one of the configuration any more.
+    let mut unlisted = facts();
+    unlisted.subnets.remove("public2");
     for (spec, annotations, later, said) in [
         (json!({}), json!({"loadbalancer.openstack.org/class": "fast"}), &reduced, "there is no such class"),
         (json!({}), json!({"openstack.org/kuryr-project": "other-project"}), &reduced, "this cluster may not use it"),
@@ -168,6 +171,12 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
             json!({"type": "ClusterIP", "externalIPs": ["172.24.5.7"]}),
             json!({}),
             &unasked,
+            "its floating IP 172.24.5.7 stays",
+        ),
+        (
+            json!({"type": "ClusterIP", "externalIPs": ["172.24.5.7"]}),
+            json!({}),
+            &unlisted,
             "its floating IP 172.24.5.7 stays",
         ),
         (json!({}), json!({}), &moved, "its subnet services stays"),

@@ -56,7 +56,12 @@ fn ports_are_those_of_the_service() {
     ] {
         let cluster =
             Cluster::with([one_rule("web", "a.example.com", &[&format!("/a* {to}")])]).and_services(services());
+        // Of when it was none.
+        let cluster = cluster.and_slices([slice("a", "external", &["http:80"], &["10.1.0.5"])]);
         let made = cluster.shared();
+        assert!(
+            !made.spec.pools.iter().any(|pool| &*pool.service == "team/external" && !pool.endpoint_slices.is_empty())
+        );
         assert_eq!(routes(&made.spec), [format!("a.example.com /a* -> {route}")], "{to}");
         assert_eq!(made.spec.pools.len(), usize::from(route != "503"), "{to}");
         let found = findings(&made);

@@ -6,7 +6,9 @@ use gimbal_kuryr_translate::{Streamed, desired_router};
 use gimbal_model::Protocol;
 use serde_json::json;
 
-use super::common::{Cluster, backend, ingress, secret};
+use gimbal_kubernetes_objects::Ingress;
+
+use super::common::{Cluster, backend, ingress, rule, secret};
 use super::tls::{asking, cluster, of_namespace, with_tls};
 
 fn object(cluster: &Cluster) -> KuryrL7Router {
@@ -76,12 +78,44 @@ fn https_has_the_routes_that_certificates_are_for() {
         "80 Exact(\"plain.example.com\") -> pool team/s1/80 (team/plain)",
         "80 Exact(\"shop.example.com\") -> redirect https://shop.example.com (team/shop)",
         "80 Wildcard(\"example.com\") -> pool team/s1/80 (team/wild)",
+        // Otherwise the wildcard would take its requests.
+        "443 Exact(\"plain.example.com\") -> pool gimbal-system/_/503 (team/plain)",
         "443 Exact(\"shop.example.com\") -> pool team/s1/80 (team/shop)",
         "443 Wildcard(\"example.com\") -> pool team/s1/80 (team/wild)",
         "certificate team/x 1",
         "certificate team/y 2",
     ];
     assert_eq!(lines(&streamed(&shop())), expected);
+}
+
+/// What has no certificate is answered by nobody over HTTPS, and by no one else's default either.
+#[test]
+fn what_has_no_certificate_falls_to_no_other_route_over_https() {
+    let one = |name: &str, host: &str, path: &str, tls: bool| {
+        let mut spec = json!({"rules": [rule(host, &[&format!("{path} s1:80")])]});
+        if tls {
+            spec["tls"] = json!([{"hosts": [host], "secretName": "x"}]);
+        }
+        ingress(name, spec)
+    };
+    let over_https = |cluster: &Cluster| -> Vec<String> {
+        lines(&streamed(cluster)).into_iter().filter(|line| line.starts_with("443 ")).collect()
+    };
+    let of = |ingresses: &[&Ingress]| {
+        cluster(ingresses.iter().map(|one| (*one).clone()), [secret("team/x", 1, &["a.example.com"])])
+    };
+    // Of one host: the longer path has none.
+    let whole = one("whole", "a.example.com", "*", true);
+    let admin = one("admin", "a.example.com", "/admin*", false);
+    let other = one("other", "b.example.com", "*", false);
+    let closed = "443 Exact(\"a.example.com\") -> pool gimbal-system/_/503 (team/admin)";
+    let served = "443 Exact(\"a.example.com\") -> pool team/s1/80 (team/whole)";
+    assert_eq!(over_https(&of(&[&whole, &admin, &other])), [closed, served]);
+    // A default would take what no route takes.
+    let default = ingress("default", json!({"defaultBackend": backend("s1:80")}));
+    let closed_too = "443 Exact(\"b.example.com\") -> pool gimbal-system/_/503 (team/other)";
+    let lines = over_https(&of(&[&whole, &admin, &other, &default]));
+    assert!(lines.iter().any(|line| line == closed_too) && lines.iter().any(|line| line == closed), "{lines:?}");
 }
 
 /// A redirect to where nothing answers would be worse than none.
