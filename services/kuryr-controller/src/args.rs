@@ -72,6 +72,9 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_WRITE_CONCURRENCY", value_name = "N", default_value_t = 16,
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) write_concurrency: u16,
+    /// The status page at /status of --admin-listen, where that is not on loopback, too
+    #[arg(long, env = "GIMBAL_STATUS_PAGE")]
+    pub(crate) status_page: bool,
     /// Threads to work with
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub(crate) worker_threads: NonZeroUsize,
@@ -104,6 +107,7 @@ impl Args {
             tls: self.tls.clone(),
             listen: self.listen,
             admin_listen: self.admin_listen,
+            status_page: self.status_page,
             worker_threads: self.worker_threads,
             log_format: self.log_format,
         }

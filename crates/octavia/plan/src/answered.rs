@@ -9,6 +9,7 @@ use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::children::listener_at;
 use crate::mark::{port_tag, service_of};
+use crate::member_turns::MemberTurns;
 use crate::memory::PlanPart;
 use crate::outcome::{ChangeOutcome, CloudAbility, MissingAbility, ServiceRefusal};
 use crate::pools::texts;
@@ -34,6 +35,7 @@ impl Actor {
     /// Takes what came of a change. Returns what the answer has shown to be missing.
     pub fn answered(&mut self, change: &CloudChange, outcome: ChangeOutcome, now: Duration) -> Option<MissingAbility> {
         (self.memory.just_looked, self.memory.changed) = (None, true);
+        MemberTurns::sent(&mut self.memory.member_turns, change);
         if let CloudChange::CreateSecret { hash, .. } = change {
             self.content_sent(hash);
         }

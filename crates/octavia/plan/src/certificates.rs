@@ -223,19 +223,33 @@ impl Actor {
                 references.push(secret.reference.clone());
             }
         }
-        if wishes.iter().all(|wish| self.usable(wish).is_some()) && !self.redirects_are_left(wanted) {
+        let lacking = self.namespaces_without_certificates(wanted);
+        // A listener for HTTPS has to have one.
+        let stays_whole = references.is_empty() || self.redirects_are_left(wanted);
+        if lacking.is_empty() && !stays_whole {
             return references;
         }
-        // Until all are stored, while it is not known what is, or while clients are sent to HTTPS that are not to be, what is served
-        // stays: the default one as well, if that is missing.
+        // Until all of a namespace are stored, while it is not known what is, or while clients are sent to HTTPS that are not to be, what
+        // is served for it stays: the default one as well, if that is missing. Other namespaces do not wait for it.
         let lacks_default = wishes.first().is_some_and(|wish| self.usable(wish).is_none());
+        let stays = |reference: &str| {
+            let secret = self.seen.secrets.iter().find(|one| one.reference == reference);
+            let namespace = secret.and_then(SeenSecret::namespace);
+            stays_whole || namespace.is_none_or(|namespace| lacking.contains(namespace))
+        };
         for (at, reference) in self.served_references().into_iter().enumerate() {
-            if !references.contains(&reference) {
+            if !references.contains(&reference) && stays(&reference) {
                 let place = if at == 0 && lacks_default { 0 } else { references.len() };
                 references.insert(place, reference);
             }
         }
         references
+    }
+
+    /// Returns the namespaces of Secrets for which nothing is stored that could be used.
+    pub(crate) fn namespaces_without_certificates<'w>(&self, wanted: &'w DesiredLoadBalancer) -> BTreeSet<&'w str> {
+        let wishes = wanted.header.routing.as_deref().map(|one| &*one.certificates).unwrap_or_default();
+        wishes.iter().filter(|wish| self.usable(wish).is_none()).map(|wish| namespace_of(&wish.secret)).collect()
     }
 
     /// What the TLS listener of the load balancer refers to, the default first, as far as it is the owner's or its owner is not known.
@@ -345,6 +359,11 @@ impl WantedBalancer<'_> {
     pub(crate) fn lacks_certificate(&self, id: ListenerId) -> bool {
         terminates(self.wanted, id) && self.certificates.is_empty()
     }
+}
+
+/// Returns the namespace of what is named by namespace and name: a Secret, or an Ingress.
+pub(crate) fn namespace_of(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(namespace, _)| namespace)
 }
 
 /// The references of a listener, the default one first.

@@ -65,8 +65,13 @@ impl Actor {
         };
         let in_use = ids.iter().filter_map(of_served);
         let in_use = in_use.chain(wanted.iter().filter_map(of_held)).chain(left.iter().filter_map(of_left));
-        if let Some(step) = members_first(in_use.filter_map(follow)) {
-            return Some(step);
+        let mut in_use: Vec<(PoolId, &SeenPool)> = in_use.collect();
+        if let Some(turns) = &self.memory.member_turns {
+            turns.order(&mut in_use);
+        }
+        let members = members_first(in_use.into_iter().filter_map(follow));
+        if members.is_some() && !self.memory.others_first() {
+            return members;
         }
         let next = |id: &ListenerId| {
             let step = self.port_step(target, (balancer, &pools), *id, now)?;
@@ -79,7 +84,11 @@ impl Actor {
         };
         let served = wanted.iter().filter_map(|id| listener_at(balancer, *id));
         let kept = served.chain(left.iter().map(|(_, listener)| *listener)).map(|one| one.id.as_str()).collect();
-        made.or_else(|| self.unless_blocked(self.surplus((balancer, &pools), (&wanted, &kept), target, now)?, now))
+        let surplus = || self.unless_blocked(self.surplus((balancer, &pools), (&wanted, &kept), target, now)?, now);
+        match made.or_else(surplus) {
+            Some(step @ BalancerStep::Change(_)) => Some(step),
+            other => members.or(other),
+        }
     }
 
     /// Returns listeners of ours at ports that the provider refuses as they are wanted. They go on as they are, and only their
@@ -283,12 +292,17 @@ fn serving(pool: &SeenPool, members: &[WantedMember]) -> usize {
 
 /// Returns the listener that has a port.
 pub(crate) fn listener_at(balancer: &SeenBalancer, id: ListenerId) -> Option<&SeenListener> {
-    let transport = |protocol: &str| match protocol {
+    balancer.listeners.iter().find(|one| is_at(one, id))
+}
+
+/// Whether a listener has a port.
+pub(crate) fn is_at(listener: &SeenListener, id: ListenerId) -> bool {
+    let protocol = match listener.protocol.as_str() {
         "UDP" => Protocol::Udp,
         "SCTP" => Protocol::Sctp,
         _ => Protocol::Tcp,
     };
-    balancer.listeners.iter().find(|one| one.port == id.port && transport(&one.protocol) == id.protocol)
+    (listener.port, protocol) == (id.port, id.protocol)
 }
 
 /// Returns what has to be changed about a listener, but for who may connect; `whole`: everything that is wanted.

@@ -123,18 +123,22 @@ impl Actor {
                 }
             }
         }
-        // A port leads to one floating IP at a time.
-        if let Some(next) = self.cleared(port) {
+        // A port leads to one floating IP at a time. One of ours serves until there is another one: that may be refused.
+        let serves = |one: &&SeenFloatingIp| one.port.as_deref() == Some(port) && self.mark.is_in(&one.description);
+        let is_served = self.seen.floating.iter().any(|one| serves(&one));
+        if let Some(next) = self.cleared(port).filter(|_| !is_served) {
             return next;
         }
         let network = wish.network.as_ref().or_else(|| facts.external.as_ref().map(|external| &external.network));
         let Some(network) = network else { return FloatingNext::Nothing };
         let mut body = json!({
             "floating_network_id": &**network,
-            "port_id": port,
             "description": self.floating_description(wish),
             "project_id": project,
         });
+        if !is_served {
+            body["port_id"] = json!(port);
+        }
         if let Some(subnet) = &wish.subnet {
             body["subnet_id"] = json!(&**subnet);
         }

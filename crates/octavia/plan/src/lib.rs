@@ -30,6 +30,7 @@ mod groups;
 mod lineup;
 mod make;
 mod mark;
+mod member_turns;
 mod members;
 mod memory;
 mod outcome;

@@ -35,7 +35,7 @@ impl Actor {
             has_one_address: !wanted.header.vip.additional_subnets.is_empty() && has_one(),
             sharing: self.sharing.as_deref(),
             certificates: self.references(wanted),
-            serves_https: self.serves_https(wanted),
+            redirects: self.redirects_for_now(wanted),
         }
     }
 
@@ -93,7 +93,11 @@ impl Actor {
         let step = match (differs, broken) {
             _ if rebuilt || (differs && moves) => self.replace(&target, current, successor, now),
             (true, _) => self.gives_way(&target, current, now),
-            (false, true) if !is_whole => BalancerStep::Wait(Wait::Until(now + self.drift_interval)),
+            // A failover takes nothing away from those of its owners who have not been heard.
+            (false, true) if !is_whole => {
+                let failover = self.failover(&target, current).filter(|_| self.may_repair(&PlanPart::Balancer, now));
+                failover.unwrap_or(BalancerStep::Wait(Wait::Until(now + self.drift_interval)))
+            }
             (false, true) => self.repair(&target, current, successor, now),
             (false, false) => self.keep(&target, current, now),
         };
@@ -164,7 +168,7 @@ impl Actor {
             _ => self.memory.change_waits,
         };
         if let Some(until) = waits.filter(|until| *until > now) {
-            return self.members_meanwhile(target, current, now).unwrap_or(BalancerStep::Wait(Wait::Until(until)));
+            return self.meanwhile(target, current, now).unwrap_or(BalancerStep::Wait(Wait::Until(until)));
         }
         let step = self.unless_refused(delete_balancer(current), now);
         // One whose deletion has failed may fail again, and the members would wait for the pause after it.
@@ -173,7 +177,7 @@ impl Actor {
         {
             return step;
         }
-        self.members_meanwhile(target, current, now).unwrap_or(step)
+        self.meanwhile(target, current, now).unwrap_or(step)
     }
 
     /// Deletes a port that no load balancer has. Another writer, or a person, may have made one on it a moment ago: a look comes

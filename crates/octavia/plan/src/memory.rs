@@ -11,6 +11,7 @@ use gimbal_kuryr_model::{CertificateHash, ListenerId, PoolId, Text};
 pub use self::repairs::RepairBudget;
 pub(crate) use self::repairs::RepairTime;
 use crate::certificates::CertificateMemory;
+use crate::member_turns::MemberTurns;
 use crate::outcome::CloudAbility;
 use crate::routing::same::SameParts;
 use crate::seen::{Provisioning, Seen, SeenFloatingIp};
@@ -178,6 +179,8 @@ pub(crate) struct Memory {
     /// Whether a creation waits because another's load balancer has a port of ours.
     pub(crate) given_away: bool,
     pub(crate) certificates: CertificateMemory,
+    /// Unset: something else was changed last, as of most.
+    pub(crate) member_turns: Option<Box<MemberTurns>>,
 }
 
 /// Returns the key under which a member without our mark is remembered. A batch gives members no IDs.

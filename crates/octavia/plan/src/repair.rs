@@ -33,9 +33,8 @@ impl Actor {
             RepairTime::Now => {}
         }
         let has_served = self.has_served(balancer);
-        let failed_over = self.memory.failed_over.as_ref() == Some(&balancer.id);
-        if has_served && target.abilities.failover && !failed_over {
-            return BalancerStep::Change(CloudChange::FailoverBalancer { id: balancer.id.clone() });
+        if let Some(step) = self.failover(target, balancer) {
+            return step;
         }
         if has_served && can_be_moved(balancer, target) {
             match self.create(target, Some(balancer), now) {
@@ -51,6 +50,13 @@ impl Actor {
             return BalancerStep::Wait(Wait::Until(until));
         }
         self.unless_refused(BalancerStep::Change(CloudChange::DeleteBalancer { id: balancer.id.clone() }), now)
+    }
+
+    /// Returns the step by which a load balancer that has served is made well again as it is, unless that did not help before.
+    pub(crate) fn failover(&self, target: &WantedBalancer<'_>, balancer: &SeenBalancer) -> Option<BalancerStep> {
+        let failed_over = self.memory.failed_over.as_ref() == Some(&balancer.id);
+        let may_help = self.has_served(balancer) && target.abilities.failover && !failed_over;
+        may_help.then(|| BalancerStep::Change(CloudChange::FailoverBalancer { id: balancer.id.clone() }))
     }
 
     /// Whether a part may be repaired now.

@@ -5,13 +5,14 @@ use std::time::Duration;
 use gimbal_kuryr_model::PoolId;
 
 use crate::actor::Actor;
-use crate::children::members_first;
+use crate::change::CloudChange;
+use crate::children::{is_at, members_first};
 use crate::make::{delete_balancer, wait};
 use crate::mark::tag_of_pool;
 use crate::members::MemberChanges;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::PoolsByTag;
-use crate::seen::{Provisioning, SeenBalancer};
+use crate::seen::{Provisioning, SeenBalancer, SeenListener};
 use crate::step::{BalancerStep, Block, CloudLook, Wait};
 use crate::target::WantedBalancer;
 
@@ -54,7 +55,7 @@ impl Actor {
         now: Duration,
     ) -> BalancerStep {
         // The old one serves until the new one can.
-        if let Some(step) = self.members_meanwhile(target, current, now) {
+        if let Some(step) = self.meanwhile(target, current, now) {
             return step;
         }
         let Some(new) = successor else {
@@ -111,7 +112,8 @@ impl Actor {
         Some(if at > now { BalancerStep::Wait(Wait::Until(at)) } else { BalancerStep::Look(CloudLook::Owner) })
     }
 
-    pub(crate) fn members_meanwhile(
+    /// Returns the next step about a load balancer in whose place another one is to come: only what cannot wait for that.
+    pub(crate) fn meanwhile(
         &self,
         target: &WantedBalancer<'_>,
         current: &SeenBalancer,
@@ -121,6 +123,15 @@ impl Actor {
             return None;
         }
         let listeners: Vec<_> = target.wanted.header.listeners.iter().map(|wish| wish.id).collect();
+        // Who may not connect any more is kept out at once, however long the other one takes.
+        if let Some(step) = self.tightened(target, current, &listeners, now) {
+            return Some(step);
+        }
+        let is_wanted = |one: &SeenListener| listeners.iter().any(|id| is_at(one, *id));
+        let may_go = |one: &SeenListener| self.part_may_go(&one.id, &one.tags) && self.may_remove(&one.id, now);
+        if let Some(listener) = current.listeners.iter().find(|one| !is_wanted(one) && may_go(one)) {
+            return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
+        }
         let ids = target.pool_ids(&listeners);
         let steps = ids.iter().filter_map(|id| {
             let pool = self.pool_in_use(current, id).filter(|pool| pool.provisioning == Provisioning::Active)?;

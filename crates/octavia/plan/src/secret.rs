@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gimbal_kuryr_model::CertificateHash;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 use crate::mark::Mark;
@@ -15,6 +16,10 @@ const OURS: &str = "gimbal";
 /// The longest name that the key manager takes.
 const LONGEST: usize = 255;
 
+/// What stands behind a Secret that was cut, before this number of bytes of its hash. It is in no name of Kubernetes.
+const CUT: char = '~';
+const HASHED: usize = 8;
+
 /// What a name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct SecretName<'a> {
@@ -22,6 +27,8 @@ struct SecretName<'a> {
     cluster_uid: &'a str,
     owner: &'a str,
     hash: CertificateHash,
+    /// The namespace of the Secret; unset: it is cut.
+    namespace: Option<&'a str>,
 }
 
 impl<'a> SecretName<'a> {
@@ -30,7 +37,9 @@ impl<'a> SecretName<'a> {
         let mut next = || words.next().filter(|word| !word.is_empty());
         next().filter(|first| *first == OURS)?;
         let (cluster, cluster_uid, owner) = (next()?, next()?, next()?);
-        Some(Self { cluster, cluster_uid, owner, hash: next()?.parse().ok()? })
+        let hash = next()?.parse().ok()?;
+        let namespace = next().and_then(|secret| Some(secret.split_once('/')?.0));
+        Some(Self { cluster, cluster_uid, owner, hash, namespace })
     }
 }
 
@@ -42,11 +51,20 @@ pub fn owner_of_secret<'a>(name: &'a str, cluster_uid: &str, cluster: &str) -> O
 }
 
 impl Mark {
-    /// Returns the name of the secret that holds a certificate. The Secret of the cluster is there for people, and is cut.
+    /// Returns the name of the secret that holds a certificate. The Secret of the cluster is cut where it is long, and a hash of it keeps
+    /// it apart from others that begin as it does.
     pub(crate) fn secret_name(&self, secret: &str, hash: CertificateHash) -> String {
         let Self { cluster_uid, cluster, owner } = self;
         let mut name = format!("{OURS}/{cluster}/{cluster_uid}/{owner}/{hash}/{secret}");
-        name.truncate(name.floor_char_boundary(LONGEST));
+        if name.len() > LONGEST {
+            let mut hash = String::with_capacity(2 * HASHED);
+            for byte in Sha256::digest(secret).iter().take(HASHED) {
+                hash.push_str(&format!("{byte:02x}"));
+            }
+            name.truncate(name.floor_char_boundary(LONGEST - hash.len() - 1));
+            name.push(CUT);
+            name.push_str(&hash);
+        }
         name
     }
 }
@@ -83,6 +101,11 @@ impl SeenSecret {
     #[must_use]
     pub fn hash(&self) -> Option<CertificateHash> {
         SecretName::read(&self.name).map(|name| name.hash)
+    }
+
+    /// Returns the namespace of the Secret; `None` where its name is cut before its end.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        SecretName::read(&self.name)?.namespace
     }
 }
 
@@ -146,9 +169,13 @@ mod tests {
     #[test]
     fn a_long_name_is_cut_after_all_that_counts() {
         let hash = CertificateHash::from_bytes([7; 32]);
-        let name = mark("0d7c7f4a-5b0e-4a8e-9d41-3f1c2b3a4d5e").secret_name(&"\u{e9}".repeat(200), hash);
+        let mark = mark("0d7c7f4a-5b0e-4a8e-9d41-3f1c2b3a4d5e");
+        let name = mark.secret_name(&"\u{e9}".repeat(200), hash);
         assert!((254..=255).contains(&name.len()), "{}", name.len());
         assert_eq!(SecretName::read(&name).map(|name| name.hash), Some(hash));
+        let long = |end: &str| mark.secret_name(&format!("shop/{}-{end}", "x".repeat(240)), hash);
+        assert_ne!(long("one"), long("two"), "each is another Secret");
+        assert_eq!(SeenSecret { name: long("one"), ..SeenSecret::default() }.namespace(), Some("shop"));
     }
 
     #[test]

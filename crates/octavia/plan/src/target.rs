@@ -13,6 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::abilities::UsableAbilities;
 use crate::fields::{ALGORITHM, TIMES, with_fields};
 use crate::mark::{Mark, owner_tag_of, port_tag, replaces_tag, tag_of_pool};
+use crate::routing::early::RedirectsForNow;
 use crate::sharing::Sharing;
 use crate::tags::member_tags;
 
@@ -33,8 +34,8 @@ pub(crate) struct WantedBalancer<'a> {
     pub(crate) sharing: Option<&'a Sharing>,
     /// What the TLS listeners of a router refer to, the default first.
     pub(crate) certificates: Vec<String>,
-    /// Whether HTTPS is answered, or is as soon as there is anything.
-    pub(crate) serves_https: bool,
+    /// Which clients a router may send to HTTPS.
+    pub(crate) redirects: RedirectsForNow<'a>,
 }
 
 /// A wanted listener.

@@ -216,8 +216,13 @@ impl ManagedCluster {
         }
         let step = self.within_quotas(owner, cell, step, shared, now);
         self.note_replacement(owner, cell, &step, now);
-        if matches!(step, BalancerStep::Done | BalancerStep::Blocked(_) | BalancerStep::Wait(Wait::Until(_))) {
+        // Before a change, too: where one comes after the other, nobody would hear of routes that are there or gone.
+        if !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(Wait::Pending { .. }) | BalancerStep::Gone) {
             self.note_routes(owner, cell, shared.at(now));
+        }
+        if matches!(step, BalancerStep::Done | BalancerStep::Blocked(_) | BalancerStep::Gone) {
+            // What its own does not need is for others.
+            shared.may_have_room(&cell.project, std::mem::take(&mut cell.frees));
         }
         match step {
             BalancerStep::Look(look) => self.read(owner, cell, look, now),

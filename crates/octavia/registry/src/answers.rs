@@ -12,7 +12,7 @@ use gimbal_octavia_plan::{
 use serde_json::Value;
 
 use crate::call::CallId;
-use crate::cell::CellState;
+use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, PlannedRead};
 use crate::event::RegistryEvent;
 use crate::fingerprint::{floating_print, print_of, row_print, strangers_print};
@@ -287,7 +287,15 @@ impl ManagedCluster {
         let deed = if row.is_some() { Deed::Settled } else { Deed::Vanished };
         cell.journal.note(shared.at(now), deed);
         let frees = std::mem::take(&mut cell.frees);
-        shared.may_have_room(project, if row.is_none() { &WITH_A_BALANCER } else { frees });
+        let frees = if row.is_none() { &WITH_A_BALANCER } else { frees };
+        let comes_back = row.is_none() && is_to_have_one(cell, project);
+        if comes_back {
+            // Who had one has its place first: whoever waits for a quota would leave him without.
+            cell.frees = frees;
+            shared.pace.is_not_full(project, frees);
+        } else {
+            shared.may_have_room(project, frees);
+        }
         self.wake(&owner);
     }
 
@@ -432,4 +440,11 @@ fn words_of(refusal: &ServiceRefusal, change: &CloudChange) -> Option<Text> {
         | ServiceRefusal::Busy(_)
         | ServiceRefusal::ProjectBusy(_) => return None,
     })
+}
+
+/// Whether an owner without a load balancer is to have one in this project.
+fn is_to_have_one(cell: &Cell, project: &Text) -> bool {
+    let is_wanted =
+        matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if wanted.header.placement.project == *project);
+    is_wanted && !cell.actor.has_balancer()
 }

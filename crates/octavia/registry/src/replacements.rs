@@ -36,7 +36,7 @@ impl Replacements {
     /// Whether the load balancer of an owner may go now, where at most `most` of a project are missing at a time: if it is in
     /// `ERROR`, and if it is sound.
     fn has_place(&mut self, owner: &Text, cell: &Cell, most: u32, now: Instant) -> (bool, bool) {
-        let Some(missing) = self.0.get_mut(&cell.project) else { return (true, true) };
+        let Some(missing) = self.0.get_mut(&project_of(cell)) else { return (true, true) };
         let is_awaited = |one: &MissingBalancer| now < one.since + AWAITED;
         missing.retain(|_, one| one.is_refused || is_awaited(one));
         let is_few = |count: usize| u32::try_from(count).is_ok_and(|count| count < most.max(1));
@@ -87,7 +87,7 @@ impl ManagedCluster {
             BalancerStep::Change(CloudChange::DeleteBalancer { .. })
                 if matches!(cell.wanted(), DesiredEntry::LoadBalancer(_)) && has_served(cell) =>
             {
-                self.replacements.begins(owner, &cell.project, shape_of(cell), now);
+                self.replacements.begins(owner, &project_of(cell), shape_of(cell), now);
             }
             // What is not let go is there, and what no repair makes well is not waited for.
             BalancerStep::Blocked(block) if cell.actor.has_balancer() || *block == Block::RepairBudget => {
@@ -101,6 +101,14 @@ impl ManagedCluster {
             _ if cell.actor.has_balancer() => self.replacements.set_refused(owner, false),
             _ => {}
         }
+    }
+}
+
+/// Returns the project whose load balancers are counted with that of an owner: the one that it is in, wherever it is to be.
+fn project_of(cell: &Cell) -> Text {
+    match cell.actor.seen().balancers.as_slice() {
+        [only] if !only.project.is_empty() => only.project.as_str().into(),
+        _ => cell.project.clone(),
     }
 }
 

@@ -11,7 +11,7 @@ use gimbal_session::{Outcome, Reject, Scope, WriterOutput};
 use super::claims::ClaimRefusal;
 use super::{ChangedEntry, ClusterState, Clusters, Outputs};
 use crate::bundle::bundle;
-use crate::policy::{EntrySize, PolicyBreach};
+use crate::policy::{EntrySize, PolicyBreach, with_most_members};
 
 /// What becomes of an entry.
 enum Verdict {
@@ -164,6 +164,10 @@ impl Clusters {
         let (outcome, is_decided) = match verdict {
             Verdict::NotYet => {
                 state.unchecked.insert(key.clone());
+                if let Some(before) = before {
+                    // What it was last allowed to be is still what goes on.
+                    state.refused.insert(key.clone(), before);
+                }
                 // The rest of the snapshot must not wait for it.
                 state.end.settle(key, Outcome::Applied);
                 return false;
@@ -272,11 +276,19 @@ impl ClusterState {
             policy.check(&reading.known, wanted).and_then(|()| policy.may_share(key, wanted)).and_then(|()| {
                 let (placed, kept) = policy.without_kept(policy.placed(wanted));
                 let (placed, members) = policy.with_allowed_members(placed)?;
+                let (placed, waiting) = if placed.header.routing.is_some() {
+                    with_most_members(placed, self.used.most_members(key, &policy.quota))
+                } else {
+                    (placed, 0)
+                };
                 let group = placed.header.shared_group.as_deref().map(|group| &group.name);
-                self.used.take(key, EntrySize::of(&placed), group, &policy.quota)?;
+                self.used.take_following(key, EntrySize::of(&placed), group, &policy.quota, waiting > 0)?;
                 let kept = kept.map(|words| (KuryrReason::FloatingNotAllowed, words));
                 let members = members.map(|words| (KuryrReason::MemberNotAllowed, words));
-                Ok((placed, members.into_iter().chain(kept).collect::<Vec<_>>()))
+                let count = placed.members.as_slice().len();
+                let words = || format!("quota.members has room for {count} of {} members", count + waiting);
+                let waiting = (waiting > 0).then(|| (KuryrReason::Quota, words()));
+                Ok((placed, members.into_iter().chain(kept).chain(waiting).collect::<Vec<_>>()))
             });
         match allowed {
             Ok((placed, left_out)) => {

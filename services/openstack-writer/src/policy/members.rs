@@ -1,6 +1,6 @@
 //! Members that the policy does not allow: the others are served.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kuryr_model::{DesiredLoadBalancer, DesiredMember, DesiredMembers, PoolId};
 use gimbal_kuryr_wire::KuryrReason;
@@ -66,6 +66,29 @@ impl ClusterPolicy {
         let allowed: BTreeSet<_> = serving().filter(|member| self.allows_member(member)).map(by_family).collect();
         serving().map(by_family).filter(|one| !allowed.contains(one)).collect()
     }
+}
+
+/// Returns a router with at most so many members, and how many are left out: of each pool alike, those first that take new connections.
+/// What one Service has no room for must not stop the routes to the others.
+pub fn with_most_members(wanted: DesiredLoadBalancer, most: u64) -> (DesiredLoadBalancer, usize) {
+    let all = wanted.members.as_slice();
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let left_out = all.len().saturating_sub(most);
+    if left_out == 0 {
+        return (wanted, 0);
+    }
+    let mut in_pools = all.to_vec();
+    in_pools.sort_by(|one, other| (one.weight == 0, &one.id).cmp(&(other.weight == 0, &other.id)));
+    let mut places: BTreeMap<PoolId, usize> = BTreeMap::new();
+    let mut placed: Vec<(usize, DesiredMember)> = Vec::with_capacity(in_pools.len());
+    for member in in_pools {
+        let place = places.entry(member.id.pool.clone()).or_default();
+        *place += 1;
+        placed.push((*place, member));
+    }
+    placed.sort_by_key(|(place, _)| *place);
+    let kept = placed.into_iter().take(most).map(|(_, member)| member).collect();
+    (DesiredLoadBalancer { members: DesiredMembers::new(kept), ..wanted }, left_out)
 }
 
 /// Returns the pool of a member, and whether its address is one of IPv4.

@@ -23,6 +23,7 @@ use gimbal_kuryr_wire::KuryrReason;
 use gimbal_model::AddressRules;
 use gimbal_octavia_registry::OwnPort;
 
+pub use members::with_most_members;
 pub use quota::{ClusterQuota, ClusterUse, EntrySize};
 pub(crate) use sharing::namespace_of_group;
 

@@ -11,6 +11,7 @@ use crate::certificates::terminates;
 use crate::change::CloudChange;
 use crate::children::listener_at;
 use crate::mark::{KEEP, route_tag};
+use crate::member_turns::members_of;
 use crate::members::MembersByPlace;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
@@ -49,7 +50,7 @@ impl WantedBalancer<'_> {
 
     /// Returns the routes as they are to be for now.
     pub(crate) fn routes_for_now<'r>(&self, routing: &'r Routing) -> Cow<'r, Routing> {
-        if self.serves_https { Cow::Borrowed(routing) } else { without_redirects(routing) }
+        without_redirects(routing, &self.redirects)
     }
 
     /// Returns the name of a Service's pool.
@@ -96,7 +97,14 @@ impl Actor {
     ) -> Option<BalancerStep> {
         let wanted: Vec<_> = target.pool_ids(listeners).iter().filter_map(|id| target.pool(id)).collect();
         let made = |step: Option<BalancerStep>| step.and_then(|step| self.unless_blocked(step, now));
-        let pool = wanted.iter().find_map(|one| made(self.pool_made(target, (balancer, pools), one, now).err()?));
+        // Those of pools that are led to come in their turn.
+        let has_turn = |step: &BalancerStep| {
+            let of = if let BalancerStep::Change(change) = step { members_of(change) } else { None };
+            !self.memory.others_first() || !of.is_some_and(|pool| pools.is_used(pool))
+        };
+        let pool = wanted
+            .iter()
+            .find_map(|one| made(self.pool_made(target, (balancer, pools), one, now).err()?).filter(has_turn));
         if pool.is_some() {
             return pool;
         }

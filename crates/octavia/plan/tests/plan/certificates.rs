@@ -336,6 +336,58 @@ fn clients_are_sent_to_https_only_when_it_answers() {
     assert_eq!(world.actor.route_gaps(&world.facts, world.cloud.now()), Some(Vec::new()));
 }
 
+/// Another's certificate would be shown there.
+#[test]
+fn a_host_is_sent_to_https_only_when_its_own_certificate_is_stored() {
+    let routes = [("a.test", "", "one"), ("b.test", "", "two")];
+    let (wish, mut world) = router(&routes, |wish| {
+        (wish.certificates, wish.redirects, wish.by_host) = (vec![("a/tls", 1), ("b/tls", 2)], true, true);
+    });
+    world.refuses = Some(|change| {
+        let words = || ChangeOutcome::Refused(ServiceRefusal::Invalid("it is too large".to_owned()));
+        matches!(change, CloudChange::CreateSecret { name, .. } if name.ends_with("/b/tls")).then(words)
+    });
+    let is_sent = |world: &mut World, host: &str| {
+        let answers = answered(world);
+        let of_host: Vec<&String> =
+            answers.iter().filter(|((asked, _), _)| asked.starts_with(host)).map(|(_, answer)| answer).collect();
+        !of_host.is_empty() && of_host.iter().all(|answer| answer.starts_with("https://"))
+    };
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Certificate(_))), "{:?}", world.step());
+    assert_eq!((is_sent(&mut world, "a.test"), is_sent(&mut world, "b.test")), (true, false));
+    assert_eq!(answered_at(&mut world, 443), wish.answers());
+    world.refuses = None;
+    world.run_for(Duration::from_secs(900));
+    assert_eq!(world.step(), BalancerStep::Done);
+    assert!(is_sent(&mut world, "b.test"));
+    // One more that is not stored takes nothing away from those who are sent there.
+    let mut wish = wish;
+    wish.certificates.push(("b/other", 3));
+    world.is_silent = true;
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(30));
+    assert!(is_sent(&mut world, "b.test"));
+}
+
+/// A key that was given away has to be out of use when it is renewed, whatever others do.
+#[test]
+fn a_certificate_that_cannot_be_stored_keeps_none_of_another_namespace() {
+    let (mut wish, mut world) = made(&[("shop/a", 1), ("shop/b", 2)]);
+    world.refuses = Some(|change| {
+        let words = || ChangeOutcome::Refused(ServiceRefusal::Invalid("it is too large".to_owned()));
+        matches!(change, CloudChange::CreateSecret { name, .. } if name.ends_with("/bad/tls")).then(words)
+    });
+    wish.certificates = vec![("bad/tls", 9), ("shop/a", 3)];
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(60));
+    assert_eq!((served(&world), stored(&world)), (Some(names(&[("shop/a", 3)])), names(&[("shop/a", 3)])));
+    // Nothing takes the last one away: a listener for HTTPS has to have one.
+    wish.certificates = vec![("bad/tls", 9)];
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(served(&world), Some(names(&[("shop/a", 3)])));
+}
+
 /// Who was sent there finds the certificate and the route that were there, until no one is sent there any more.
 #[test]
 fn what_clients_are_sent_to_goes_after_the_redirect() {

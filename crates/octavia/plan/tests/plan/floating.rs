@@ -1,6 +1,6 @@
 //! Floating IPs: of the pool, kept, and of somebody else.
 
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange, CloudLook, SeenFloatingIp};
+use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, CloudLook, SeenFloatingIp, ServiceRefusal};
 use gimbal_octavia_sim::SimRequest;
 use serde_json::{Value, json};
 
@@ -213,6 +213,27 @@ fn another_address_moves_the_vip_to_another_floating_ip() {
 }
 
 /// Somebody writes another description, with or without a look before the owner goes.
+/// What is wanted may be refused, and would be missing for as long as that lasts.
+#[test]
+fn one_that_serves_leads_there_until_there_is_another_one() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    made(&wish, &mut world);
+    let id = floating(&mut world)[0]["id"].as_str().unwrap().to_owned();
+    let port = json!(world.actor.balancer().unwrap().vip_port);
+    world.refuses = Some(|change| {
+        let refused = || ChangeOutcome::Refused(ServiceRefusal::Quota("floatingip".to_owned()));
+        matches!(change, CloudChange::CreateFloatingIp { .. }).then(refused)
+    });
+    (wish.floating_address, wish.known, wish.generation) = (Some(ADDRESS), true, wish.generation + 1);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    assert_eq!(leads_to(&mut world, &id), port);
+    world.refuses = None;
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    let there = floating(&mut world);
+    assert_eq!((there.len(), &there[0]["floating_ip_address"], &there[0]["port_id"]), (1, &json!(ADDRESS), &port));
+}
+
 #[test]
 fn one_of_ours_that_lost_its_mark_gets_it_again_and_goes_with_its_owner() {
     for (keep, looks) in [(false, true), (false, false), (true, true), (true, false)] {

@@ -42,6 +42,8 @@ pub struct RouterWish {
     pub redirects: bool,
     /// Whose all routes are; unset: each is of an owner of its own.
     pub owner: Option<&'static str>,
+    /// Whether that is one in the namespace that the first part of the host names.
+    pub by_host: bool,
 }
 
 /// Returns what stands for a certificate in a Secret.
@@ -62,6 +64,7 @@ impl RouterWish {
             certificates: Vec::new(),
             redirects: false,
             owner: None,
+            by_host: false,
         }
     }
 
@@ -105,7 +108,11 @@ impl RouterWish {
                 }
                 false => RouteTarget::Pool(id(to)),
             },
-            name: self.owner.map_or_else(|| format!("shop{host}{path}"), str::to_owned).into(),
+            name: match (self.owner, host.split_once('.')) {
+                (Some(owner), _) => owner.into(),
+                (None, Some((namespace, _))) if self.by_host => format!("{namespace}/web").into(),
+                (None, _) => format!("shop{host}{path}").into(),
+            },
         });
         let routing = Routing {
             pools: pools.collect(),

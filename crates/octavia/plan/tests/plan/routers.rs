@@ -5,7 +5,7 @@ use std::time::Duration;
 use gimbal_octavia_plan::{
     BalancerStep, Block, ChangeOutcome, CloudAbility, CloudChange, Provisioning, SeenPolicy, ServiceRefusal,
 };
-use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use gimbal_octavia_sim::{Answered, Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
 use crate::executor::World;
@@ -400,4 +400,30 @@ fn routes_that_a_request_has_no_room_for_come_afterwards() {
     made(&wish, &mut world);
     let policies = &world.actor.balancer().unwrap().listeners[0].policies;
     assert_eq!(policies.len(), 60);
+}
+
+/// Whoever rolls many Pods must not keep others from theirs, or from their routes.
+#[test]
+fn one_service_whose_members_change_all_the_time_stops_no_other() {
+    let (mut wish, mut world) = router(&[("a.test", "", "aaa"), ("b.test", "", "zzz")], |_| {});
+    made(&wish, &mut world);
+    wish.members.insert("zzz", vec![7]);
+    wish.routes = vec![("b.test", "", "zzz"), ("c.other", "", "zzz"), ("*.a.test", "", "aaa")];
+    wish.base.known = true;
+    for turn in 0..60 {
+        wish.members.insert("aaa", vec![10 + turn]);
+        wish.base.generation += 1;
+        world.actor.want(wish.entry());
+        for _ in 0..20 {
+            let step = world.step();
+            world.take(&step, crate::executor::Way::Arrives);
+            if matches!(step, BalancerStep::Change(_)) {
+                break;
+            }
+        }
+    }
+    assert_eq!(answered(&mut world), wish.answers());
+    let balancer = world.balancer();
+    let Some(Answered::Pool { targets, .. }) = world.cloud.ask(&balancer, 80, Some("b.test"), "/") else { panic!() };
+    assert_eq!(targets.len(), 1, "{targets:?}");
 }

@@ -86,10 +86,13 @@ impl ManagedCluster {
         for row in run.floating.take().unwrap_or_default() {
             let marked = self.owner_in(&row["description"]);
             in_neutron.extend(marked.clone());
-            let owner = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned()).or(marked);
-            let Some(owner) = owner else { continue };
-            floating.insert(owner.clone());
-            owners.entry(owner).or_default().floating.push(row);
+            let of_port = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned());
+            // Somebody may have led it to another's port: both have to know.
+            let other = marked.filter(|marked| of_port.as_ref() != Some(marked));
+            for owner in of_port.into_iter().chain(other) {
+                floating.insert(owner.clone());
+                owners.entry(owner).or_default().floating.push(row.clone());
+            }
         }
         if lists_floating {
             if is_whole {

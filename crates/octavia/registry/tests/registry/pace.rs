@@ -471,3 +471,28 @@ fn a_project_that_octavia_is_busy_with_stops_no_other() {
     world.way_of = None;
     world.converge(900 * SECOND);
 }
+
+/// Whoever serves and is to be made anew does not lose its place to one that waits.
+#[test]
+fn one_that_is_made_anew_has_the_quota_that_it_frees() {
+    let mut world = World::usual();
+    world.want_many("prod1", "many", 2);
+    world.converge(60 * SECOND);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(2), ..ProjectQuota::default() });
+    let waits = key("aaa", "waits");
+    world.want("prod1", waits.clone(), Wish::new("waits", &world.subnet));
+    world.run(10 * SECOND);
+    assert_eq!(world.conditions("prod1", &waits).len(), 1, "{:?}", world.conditions("prod1", &waits));
+    let keys: Vec<_> = world.wishes.keys().filter(|(_, one)| *one != waits).cloned().collect();
+    for (nth, (cluster, key)) in keys.iter().enumerate() {
+        world.change(cluster, key, |wish| wish.address = Some(format!("10.0.0.{}", 100 + nth)));
+        world.run(30 * SECOND);
+    }
+    let owners: Vec<String> = keys.iter().map(|key| world.wishes[key].owner.clone()).collect();
+    let found: Vec<usize> = owners.iter().map(|owner| world.balancers_of(owner).len()).collect();
+    assert_eq!((found, world.balancers_of("waits").len()), (vec![1, 1], 0));
+    // Whoever waits has what is left when one of them goes.
+    world.change("prod1", &keys[0].1, |wish| wish.deleting = true);
+    world.run(60 * SECOND);
+    assert_eq!(world.balancers_of("waits").len(), 1);
+}

@@ -1,5 +1,6 @@
 //! Load balancers of many owners that are to be made again at once.
 
+use gimbal_kuryr_model::ClientRanges;
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
@@ -85,6 +86,42 @@ fn where_the_first_of_a_change_are_refused_the_others_stay_for_good() {
     assert_eq!(most_lacking(&mut world, 3600), MOST);
     world.cloud.set_quota("p1", ProjectQuota::default());
     world.converge(3000 * SECOND);
+}
+
+/// Another project is no way around it: what goes is in this one.
+#[test]
+fn where_another_project_refuses_the_first_the_others_stay_for_good() {
+    let mut world = World::at_rest(OWNERS);
+    world.clusters.get_mut("prod1").unwrap().projects.push("p2".into());
+    world.connect(0, "prod1");
+    world.cloud.set_quota("p2", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (cluster, key) in &keys {
+        world.change(cluster, key, |wish| wish.project = "p2".to_owned());
+    }
+    assert_eq!(most_lacking(&mut world, 900), MOST);
+    world.cloud.set_quota("p2", ProjectQuota::default());
+    world.converge(3000 * SECOND);
+}
+
+/// It may be an attack that somebody keeps out.
+#[test]
+fn who_may_not_connect_any_more_does_not_wait_for_a_replacement() {
+    let mut world = World::at_rest(OWNERS);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    change_all(&mut world, |_| {});
+    assert_eq!(most_lacking(&mut world, 60), MOST);
+    let ids: Vec<String> = world.balancers().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(ids.len(), OWNERS - MOST);
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for (cluster, key) in &keys {
+        world.change(cluster, key, |wish| wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into()));
+    }
+    world.run(30 * SECOND);
+    let listeners = world.rows("/v2/lbaas/listeners", "listeners");
+    assert_eq!(listeners.len(), OWNERS - MOST);
+    assert!(listeners.iter().all(|row| row["allowed_cidrs"] == json!(["192.0.2.0/24"])), "{listeners:?}");
+    assert_eq!(lacking(&mut world), MOST);
 }
 
 /// What two owners ask for is not what the others have: a subnet that is not there.

@@ -68,3 +68,47 @@ fn members_of_a_pool_that_a_router_lacks_are_refused_with_it() {
     ends.set(&router_key, Some(router("r1", None)));
     assert_eq!(ends.rejects(), []);
 }
+
+/// One Service that grows must not stop the routes to the others.
+#[test]
+fn a_router_whose_members_have_no_room_goes_on_with_its_routes() {
+    let router_key = router_key();
+    let with = |pools: &[&str], members: &[(&str, u8)]| {
+        let DesiredEntry::LoadBalancer(mut wanted) = router("r1", None) else { panic!() };
+        let pool =
+            |name: &&str| RoutedPool { id: format!("shop/{name}/80").into(), name: format!("shop_{name}").into() };
+        let pools = pools.iter().map(pool).collect();
+        Arc::make_mut(&mut wanted.header).routing = Some(Box::new(Routing { pools, ..Routing::default() }));
+        let member = |(pool, last): &(&str, u8)| DesiredMember {
+            id: MemberId {
+                pool: PoolId::Service(format!("shop/{pool}/80").into()),
+                address: [10, 1, 0, *last].into(),
+                port: 8080,
+            },
+            weight: 1,
+            name: None,
+            subnet: None,
+        };
+        wanted.members = DesiredMembers::new(members.iter().map(member).collect());
+        DesiredEntry::LoadBalancer(wanted)
+    };
+    let mut ends = Ends::new(&[(router_key.clone(), with(&["old", "web"], &[("web", 1), ("web", 2)]))]);
+    let state = ends.all.get("prod1").unwrap();
+    let quota = ClusterQuota { members: 2, ..state.config.policy.quota.clone() };
+    let policy = ClusterPolicy { enable_ingress: true, quota, ..state.config.policy.clone() };
+    let config = ClusterConfig { policy, ..state.config.clone() };
+    let config = ClustersConfig { clusters: vec![config], ..ClustersConfig::default() };
+    ends.all.configure(&config, ends.now);
+    ends.all.learned(&"prod1".into(), CloudReading { known: CloudKnowledge::default(), missing: Vec::new() }, ends.now);
+    ends.exchange();
+    assert_eq!(ends.rejects(), []);
+    // A route goes, and a Service comes that there is no room for.
+    ends.set(&router_key, Some(with(&["new", "web"], &[("new", 3), ("web", 1), ("web", 2)])));
+    assert_eq!(ends.rejects(), []);
+    let wanted = ends.all.registry.wanted("prod1", &router_key).unwrap();
+    let pools: Vec<&str> = wanted.header.routing.as_ref().unwrap().pools.iter().map(|pool| &*pool.id).collect();
+    assert_eq!(pools, ["shop/new/80", "shop/web/80"]);
+    let members: Vec<String> = wanted.members.as_slice().iter().map(|one| one.id.pool.to_string()).collect();
+    assert_eq!(members.len(), 2);
+    assert!(members.iter().any(|pool| pool.contains("new")), "each pool has its part: {members:?}");
+}
