@@ -27,6 +27,9 @@ pub struct AgentArgs {
     /// Where /metrics, /healthz and /readyz are served
     #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7481")]
     pub admin_listen: SocketAddr,
+    /// The status page at /status of --admin-listen, where that is not on loopback, too
+    #[arg(long, env = "GIMBAL_STATUS_PAGE")]
+    pub status_page: bool,
     /// Threads to work with
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub worker_threads: NonZeroUsize,

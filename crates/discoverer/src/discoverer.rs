@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, serve_admin};
+use axum::Router;
+use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, serve_admin_with};
 use gimbal_session::Services;
+use gimbal_status_page::StatusPage;
 use gimbal_transport::{Reloaded, Reloader, ServeOptions, Serving, serve};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -20,6 +22,8 @@ use crate::source::Source;
 pub struct Discoverer<S: Source<P>, P: OfferedPayload = Services> {
     pub(crate) owner: OwnerTask<S, P>,
     pub(crate) inspector: Inspector,
+    /// Whether the status page is served on any address.
+    pub(crate) status_page: bool,
     pub(crate) options: ServeOptions,
     pub(crate) registry: Registry,
     pub(crate) health: Liveness,
@@ -51,8 +55,10 @@ impl<S: Source<P>, P: OfferedPayload> Discoverer<S, P> {
     /// # Errors
     /// Returns an error when a server or the owner's task fails, but not when the source or the writer does.
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), Exit> {
-        let services =
-            gimbal_transport::ServedServices { discovery: None, inspection: Arc::new(self.inspector), admin: None };
+        let inspector = Arc::new(self.inspector);
+        let page = StatusPage::default();
+        page.show(inspector.clone());
+        let services = gimbal_transport::ServedServices { discovery: None, inspection: inspector, admin: None };
         let (serving, served) = watch::channel(Serving { ready: false, leading: false });
         let options = ServeOptions { serving: Some(served), ..self.options };
         let readiness = self.readiness.clone();
@@ -75,7 +81,10 @@ impl<S: Source<P>, P: OfferedPayload> Discoverer<S, P> {
         };
         let admin = async {
             let registry = Arc::new(self.registry);
-            let served = serve_admin(self.admin, registry, self.readiness, self.health, shutdown.clone()).await;
+            let here = self.admin.local_addr().is_ok_and(|address| address.ip().is_loopback());
+            let routes = if here || self.status_page { page.router(here) } else { Router::new() };
+            let ends_with = shutdown.clone();
+            let served = serve_admin_with(routes, self.admin, registry, self.readiness, self.health, ends_with).await;
             ends.cancel();
             served
         };

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use gimbal_model::BackendName;
+use gimbal_status_page::{Histories, PageSource};
 use gimbal_transport::{Inspection, Part, Peer, Place, Status, Viewer, pb};
 use tokio::sync::{mpsc, oneshot};
 
@@ -23,6 +24,8 @@ pub(crate) enum InspectionCall {
 
 /// The server's side of the owner's mailbox.
 pub(crate) struct Inspector {
+    /// The name of the program.
+    pub(crate) program: &'static str,
     pub(crate) backend: BackendName,
     pub(crate) own_names: OwnNames,
     pub(crate) owner: mpsc::Sender<InspectionCall>,
@@ -89,5 +92,24 @@ impl Inspection for Inspector {
 
     async fn explain(&self, _: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
         self.ask(|reply| InspectionCall::Explain(request, reply)).await
+    }
+}
+
+#[tonic::async_trait]
+impl PageSource for Inspector {
+    fn title(&self) -> String {
+        format!("{} of {}", self.program, self.backend)
+    }
+
+    fn standing(&self, backends: &[pb::Backend]) -> String {
+        match backends.iter().any(|backend| backend.connected) {
+            true => "It reads its source, and streams what is there to the writer".to_owned(),
+            false => "It reads its source. No writer takes its stream".to_owned(),
+        }
+    }
+
+    /// Only a writer knows when a change is written.
+    async fn histories(&self) -> Result<Option<Histories>, Status> {
+        Ok(None)
     }
 }

@@ -92,6 +92,7 @@ impl Setup {
         let options = ServeOptions { tls: serving, ..ServeOptions::default() };
         let listener = bind("--listen", listen).await?;
         let admin = bind("--admin-listen", self.args.admin_listen).await?;
+        let status_page = self.args.status_page;
         let writer = self.writer(tls.as_ref())?;
         self.metrics.dry_run.set(writer.is_none().into());
         if writer.is_none() {
@@ -107,7 +108,8 @@ impl Setup {
         let (mailbox, calls) = mpsc::channel(MAILBOX);
         let own_names = tls.map_or_else(OwnNames::default, |tls| OwnNames::of(&tls.own()));
         let backend = self.args.backend_name;
-        let inspector = Inspector { backend: backend.clone(), own_names, owner: mailbox };
+        let program = self.program.name;
+        let inspector = Inspector { program, backend: backend.clone(), own_names, owner: mailbox };
         let config = AgentConfig {
             backend: backend.to_string(),
             instance: format!("{:016x}", random()),
@@ -117,7 +119,18 @@ impl Setup {
         let metrics = self.metrics;
         let owner = OwnerTask::new(OwnerParts { backend, config, source, writer, calls, metrics, health_log });
         let registry = self.registry;
-        Ok(Discoverer { owner, inspector, options, registry, health, readiness, listener, admin, certificate })
+        Ok(Discoverer {
+            owner,
+            inspector,
+            status_page,
+            options,
+            registry,
+            health,
+            readiness,
+            listener,
+            admin,
+            certificate,
+        })
     }
 
     fn writer(&self, tls: Option<&TlsCredentials>) -> Result<Option<WriterAddress>, Exit> {

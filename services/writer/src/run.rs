@@ -11,6 +11,7 @@ use gimbal_runtime::{
     serve_admin_with, shutdown_token,
 };
 use gimbal_session::{Credit, WriterLimits};
+use gimbal_status_page::StatusPage;
 use gimbal_transport::{OnRefusal, Reloaded, ServeOptions, ServedServices, Serving, listener_tls, serve};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -31,7 +32,6 @@ use crate::metrics::Metrics;
 use crate::owner::{StateOwner, StateOwnerParts};
 use crate::publish::LeaderPublisher;
 use crate::ready::{ReadinessReport, UNREACHABLE};
-use crate::status_page::StatusPage;
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
 use crate::watch_liveness::WatchLiveness;
@@ -234,7 +234,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
 
     let answers =
         Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
-    page.answer_with(answers.clone());
+    page.show(answers.clone());
     let services = ServedServices {
         discovery: Some(Arc::new(Streams {
             config: current.config(),

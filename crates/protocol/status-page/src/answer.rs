@@ -1,12 +1,11 @@
 //! Answers what the page asks about Services.
 
 use axum::http::Uri;
-use gimbal_transport::{Inspection as _, Part, Viewer};
+use gimbal_transport::{Part, Viewer};
 use gimbal_wire::pb;
 use serde_json::{Value, json};
 
-use super::{Refusal, shown};
-use crate::inspection_service::Answers;
+use crate::{PageSource, Refusal, shown};
 
 /// Most Services that one answer has.
 const SHOWN: usize = 100;
@@ -72,7 +71,7 @@ fn decoded(text: &str) -> Option<String> {
 }
 
 /// Returns the first Services that a query matches.
-pub(super) async fn find(answers: &Answers, query: &PageQuery) -> Result<Value, Refusal> {
+pub(super) async fn find(source: &dyn PageSource, query: &PageQuery) -> Result<Value, Refusal> {
     let request = pb::ListServicesRequest {
         backend: query.backend.clone(),
         only_trouble: query.only_trouble,
@@ -80,7 +79,7 @@ pub(super) async fn find(answers: &Answers, query: &PageQuery) -> Result<Value, 
     };
     let (mut found, mut after) = (Vec::new(), None);
     while found.len() <= SHOWN {
-        let Part { services, seen } = answers.list_services(&Viewer::All, &request, after.as_ref()).await?;
+        let Part { services, seen } = source.list_services(&Viewer::All, &request, after.as_ref()).await?;
         found.extend(services.into_iter().filter(|status| query.matches(status)));
         after = seen;
         if after.is_none() {
@@ -93,12 +92,12 @@ pub(super) async fn find(answers: &Answers, query: &PageQuery) -> Result<Value, 
 }
 
 /// Explains a Service of a backend.
-pub(super) async fn why(answers: &Answers, query: &PageQuery) -> Result<pb::ExplainResponse, Refusal> {
+pub(super) async fn why(source: &dyn PageSource, query: &PageQuery) -> Result<pb::ExplainResponse, Refusal> {
     let named = query.service.split_once('/');
     let (namespace, name) = named.ok_or_else(|| Refusal::Failed("name a service as namespace/name".to_owned()))?;
     let key = Some(pb::ServiceKey { namespace: namespace.to_owned(), name: name.to_owned() });
     let object = pb::explain_request::Object::Source(pb::SourceRef { backend: query.backend.clone(), key });
-    Ok(answers.explain(&Viewer::All, pb::ExplainRequest { object: Some(object) }).await?)
+    Ok(source.explain(&Viewer::All, pb::ExplainRequest { object: Some(object) }).await?)
 }
 
 #[cfg(test)]

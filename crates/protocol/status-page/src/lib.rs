@@ -1,5 +1,5 @@
-//! The status page on the admin port: what `gimbalctl` shows, for a browser. It changes nothing, and asks for nothing from
-//! elsewhere.
+//! The status page of a program, on its admin port: what `gimbalctl` shows, for a browser. It changes nothing, and asks for nothing
+//! from elsewhere.
 
 mod answer;
 mod guard;
@@ -17,12 +17,29 @@ use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{Stream, StreamExt as _, stream};
-use gimbal_transport::{Inspection as _, Viewer};
+use gimbal_transport::{Inspection, Viewer};
 use gimbal_wire::pb;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
 
-use crate::inspection_service::Answers;
 use answer::{PageQuery, find, why};
+pub use shown::{Histories, LagMinute};
+
+/// What a page shows, beside what every [`Inspection`] answers.
+#[tonic::async_trait]
+pub trait PageSource: Inspection {
+    /// Returns the page's title: what the program is.
+    fn title(&self) -> String;
+
+    /// Returns in a sentence what the program does now.
+    fn standing(&self, backends: &[pb::Backend]) -> String;
+
+    /// Returns the lag of each backend over the last hour; `None` where none is measured.
+    ///
+    /// # Errors
+    /// The process ends.
+    async fn histories(&self) -> Result<Option<Histories>, Status>;
+}
 
 /// Most browsers that are kept up to date, out of the connections of the admin port: the others are for metrics and
 /// probes.
@@ -37,8 +54,8 @@ const SENT: usize = 25;
 /// What the page is made from. Cheap to clone.
 #[derive(Clone)]
 pub struct StatusPage {
-    /// Set once the writer's parts are there.
-    answers: Arc<OnceLock<Arc<Answers>>>,
+    /// Set once the program's parts are there.
+    source: Arc<OnceLock<Arc<dyn PageSource>>>,
     streams: Arc<Semaphore>,
     questions: Arc<Semaphore>,
 }
@@ -46,25 +63,26 @@ pub struct StatusPage {
 impl Default for StatusPage {
     fn default() -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
-        Self { answers: Arc::default(), streams: places(STREAMS), questions: places(QUESTIONS) }
+        Self { source: Arc::default(), streams: places(STREAMS), questions: places(QUESTIONS) }
     }
 }
 
 impl StatusPage {
-    /// Sets what answers the page. Only the first call counts.
-    pub fn answer_with(&self, answers: Arc<Answers>) {
-        self.answers.get_or_init(|| answers);
+    /// Sets what the page shows. Only the first call counts.
+    pub fn show(&self, source: Arc<dyn PageSource>) {
+        self.source.get_or_init(|| source);
     }
 
     /// Returns the routes of the page. `only_here`: the port is on loopback, so a request for another host's name comes
     /// from a page elsewhere that pretends to be this one.
+    #[must_use]
     pub fn router(&self, only_here: bool) -> Router {
         let text =
             |kind: &'static str, text: &'static str| get(move || async move { ([(header::CONTENT_TYPE, kind)], text) });
         let routes = Router::new()
-            .route("/status", text("text/html; charset=utf-8", include_str!("status_page/page.html")))
-            .route("/status/page.css", text("text/css; charset=utf-8", include_str!("status_page/page.css")))
-            .route("/status/page.js", text("text/javascript; charset=utf-8", include_str!("status_page/page.js")))
+            .route("/status", text("text/html; charset=utf-8", include_str!("page.html")))
+            .route("/status/page.css", text("text/css; charset=utf-8", include_str!("page.css")))
+            .route("/status/page.js", text("text/javascript; charset=utf-8", include_str!("page.js")))
             .route("/status/events", get(events))
             .route("/status/services", get(services))
             .route("/status/why", get(explanation))
@@ -72,8 +90,8 @@ impl StatusPage {
         routes.layer(middleware::from_fn_with_state(only_here, guard::guard))
     }
 
-    fn ready(&self) -> Result<Arc<Answers>, Refusal> {
-        self.answers.get().cloned().ok_or(Refusal::Starting)
+    fn ready(&self) -> Result<Arc<dyn PageSource>, Refusal> {
+        self.source.get().cloned().ok_or(Refusal::Starting)
     }
 }
 
@@ -87,7 +105,7 @@ enum Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, text) = match self {
-            Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "the writer is starting: try again\n".to_owned()),
+            Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "the program is starting: try again\n".to_owned()),
             Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many look at this page: try again\n".to_owned()),
             Self::Failed(text) => (StatusCode::BAD_REQUEST, text + "\n"),
         };
@@ -96,51 +114,51 @@ impl IntoResponse for Refusal {
     }
 }
 
-impl From<tonic::Status> for Refusal {
-    fn from(status: tonic::Status) -> Self {
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Self {
         Self::Failed(status.message().to_owned())
     }
 }
 
 /// Sends the state of all backends, again and again.
 async fn events(State(page): State<StatusPage>) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let answers = page.ready()?;
+    let source = page.ready()?;
     let place = page.streams.try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let states = stream::unfold((answers, ticks, place), |(answers, mut ticks, place)| async move {
+    let states = stream::unfold((source, ticks, place), |(source, mut ticks, place)| async move {
         ticks.tick().await;
         // None: the process ends.
-        let state = state(&answers).await?;
-        Some((Ok(state), (answers, ticks, place)))
+        let state = state(&*source).await.ok()?;
+        Some((Ok(state), (source, ticks, place)))
     });
     Ok(Sse::new(states.take(SENT)))
 }
 
-async fn state(answers: &Answers) -> Option<Event> {
-    let backends = answers.list_backends(&Viewer::All).await.ok()?;
-    let history = answers.owner.ask_with_links(|state, links| shown::histories(state, links)).await.ok()?;
-    let state = shown::state(answers.writer().as_ref(), &backends, &history);
-    Some(Event::default().event("state").retry(INTERVAL).data(state.to_string()))
+async fn state(source: &dyn PageSource) -> Result<Event, Status> {
+    let backends = source.list_backends(&Viewer::All).await?;
+    let histories = source.histories().await?;
+    let state = shown::state(&source.title(), &source.standing(&backends), &backends, histories.as_ref());
+    Ok(Event::default().event("state").retry(INTERVAL).data(state.to_string()))
 }
 
 async fn services(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
-    let (answers, _place) = page.question().await?;
-    let found = find(&answers, &PageQuery::read(&uri)?).await?;
+    let (source, _place) = page.question().await?;
+    let found = find(&*source, &PageQuery::read(&uri)?).await?;
     Ok(json(&found))
 }
 
 async fn explanation(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
-    let (answers, _place) = page.question().await?;
-    let pb::ExplainResponse { service, reasons, .. } = why(&answers, &PageQuery::read(&uri)?).await?;
+    let (source, _place) = page.question().await?;
+    let pb::ExplainResponse { service, reasons, .. } = why(&*source, &PageQuery::read(&uri)?).await?;
     Ok(json(&shown::explanation(service.as_ref(), &reasons)))
 }
 
 impl StatusPage {
-    async fn question(&self) -> Result<(Arc<Answers>, OwnedSemaphorePermit), Refusal> {
-        let answers = self.ready()?;
+    async fn question(&self) -> Result<(Arc<dyn PageSource>, OwnedSemaphorePermit), Refusal> {
+        let source = self.ready()?;
         let place = self.questions.clone().acquire_owned().await.map_err(|_| Refusal::Busy)?;
-        Ok((answers, place))
+        Ok((source, place))
     }
 }
 

@@ -1,4 +1,4 @@
-// The status page of the writer: shows what /status/events sends, and asks about Services. It changes nothing.
+// The status page of a program: shows what /status/events sends, and asks about Services. It changes nothing.
 "use strict";
 
 const byId = (id) => document.getElementById(id);
@@ -86,7 +86,9 @@ function backendLine(backend) {
 }
 
 function backendBody(backend) {
-  const parts = [element("h3", "", "Lag over the last hour"), plot(backend.history)];
+  const parts = [];
+  // A program that measures no lag sends none.
+  if (backend.history) parts.push(element("h3", "", "Lag over the last hour"), plot(backend.history));
   const todo = backend.notes.map((note) =>
     element("li", "", note.text, ...(note.command ? [element("code", "todo", note.command)] : [])));
   if (backend.trouble) todo.unshift(element("li", "", backend.trouble));
@@ -95,12 +97,14 @@ function backendBody(backend) {
       element("code", "todo", `gimbalctl services --backend ${backend.backend} --trouble`)));
   }
   if (todo.length) parts.push(element("h3", "", "What to do"), element("ul", "", ...todo));
+  if (!parts.length) parts.push(element("p", "note", "Nothing is to be done."));
   return parts;
 }
 
 const rows = new Map();
 
 function show(state) {
+  document.title = byId("title").textContent = state.title;
   byId("standing").textContent = state.standing;
   const names = new Set(state.backends.map((backend) => backend.backend));
   for (const [name, row] of rows) {
@@ -138,7 +142,7 @@ events.addEventListener("state", (event) => {
   show(JSON.parse(event.data));
   live("Live");
 });
-events.addEventListener("error", () => live("Not live: the writer does not answer; trying again"));
+events.addEventListener("error", () => live("Not live: the program does not answer; trying again"));
 
 function serviceRow(service) {
   const summary = element("summary", "",
@@ -166,7 +170,7 @@ async function ask(url, shown) {
     if (answer.ok) return shown(await answer.json());
     return [element("p", "bad", await answer.text())];
   } catch (error) {
-    return [element("p", "bad", `The writer does not answer: ${error.message}`)];
+    return [element("p", "bad", `The program does not answer: ${error.message}`)];
   }
 }
 

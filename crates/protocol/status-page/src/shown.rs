@@ -1,48 +1,38 @@
 //! What the page is sent, as JSON. No I/O.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use gimbal_backend_summary::{BackendNote, certificate_days, held_endpoints, notes, source_age, state as state_of};
-use gimbal_reconcile::Reconciler;
 use gimbal_wire::pb;
 use serde_json::{Value, json};
 
-use crate::lag::{LagSummary, millis_begun};
-use crate::links::Links;
+/// The lag of each backend, minute by minute.
+pub type Histories = BTreeMap<String, Vec<LagMinute>>;
 
-/// The lag of each backend, minute by minute, each with its age.
-pub(super) type Histories = BTreeMap<String, Vec<(Duration, LagSummary)>>;
-
-/// Returns the lag of each backend over the last hour.
-pub(super) fn histories(state: &Reconciler, links: &Links) -> Histories {
-    let now = Instant::now();
-    let of = |name: &gimbal_model::BackendName| (name.to_string(), links.lag_by_minute(name, now).collect());
-    state.backends().keys().map(of).collect()
+/// The lag of what was written within a minute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LagMinute {
+    /// Milliseconds since then.
+    pub age_ms: u64,
+    /// 99 of 100 changes took no more than so many milliseconds.
+    pub p99_ms: u64,
+    /// Number of changes.
+    pub changes: u64,
 }
 
-/// Returns what the page shows of the writer and its backends.
-pub(super) fn state(writer: Option<&pb::WriterStanding>, backends: &[pb::Backend], histories: &Histories) -> Value {
-    let standing = match writer {
-        Some(writer) if writer.leading => format!("This writer leads: {}", writer.leader),
-        Some(writer) if writer.leader.is_empty() => "No writer leads, so nothing is written".to_owned(),
-        Some(writer) => format!(
-            "This writer does not lead, has no streams and knows only what is published. The leader is {}",
-            writer.leader
-        ),
-        None => String::new(),
+/// Returns what the page shows of a program and its backends.
+pub(super) fn state(title: &str, standing: &str, backends: &[pb::Backend], histories: Option<&Histories>) -> Value {
+    let backend = |one: &pb::Backend| {
+        let history = histories.map(|all| all.get(&one.name).map(Vec::as_slice).unwrap_or_default());
+        backend(one, history)
     };
-    let backend = |one| backend(one, histories.get(&one.name).map(Vec::as_slice).unwrap_or_default());
-    json!({"standing": standing, "backends": backends.iter().map(backend).collect::<Vec<_>>()})
+    json!({"title": title, "standing": standing, "backends": backends.iter().map(backend).collect::<Vec<_>>()})
 }
 
-fn backend(backend: &pb::Backend, history: &[(Duration, LagSummary)]) -> Value {
+fn backend(backend: &pb::Backend, history: Option<&[LagMinute]>) -> Value {
     let note = |BackendNote { text, command }| json!({"text": text, "command": command});
     let lag = |lag: &pb::Lag| json!({"p50Ms": lag.p50_ms, "p99Ms": lag.p99_ms, "changes": lag.changes});
-    let minute = |(age, summary): &(Duration, LagSummary)| {
-        let (age, p99) = (millis(*age), millis_begun(summary.p99));
-        json!({"ageMs": age, "p99Ms": p99, "changes": summary.changes})
-    };
+    let minute = |LagMinute { age_ms, p99_ms, changes }: &LagMinute| json!({"ageMs": age_ms, "p99Ms": p99_ms, "changes": changes});
     json!({
         "backend": backend.name,
         "state": state_of(backend),
@@ -55,7 +45,7 @@ fn backend(backend: &pb::Backend, history: &[(Duration, LagSummary)]) -> Value {
         "certificateDays": certificate_days(backend),
         "trouble": backend.trouble,
         "notes": notes(backend).into_iter().map(note).collect::<Vec<_>>(),
-        "history": history.iter().map(minute).collect::<Vec<_>>(),
+        "history": history.map(|minutes| minutes.iter().map(minute).collect::<Vec<_>>()),
     })
 }
 
@@ -76,10 +66,6 @@ pub(super) fn explanation(status: Option<&pb::ServiceStatus>, reasons: &[String]
     json!({"service": status.map(service), "reasons": reasons})
 }
 
-fn millis(time: Duration) -> u64 {
-    time.as_millis().try_into().unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,12 +81,10 @@ mod tests {
             certificate_left_ms: Some(3 * 24 * 3600 * 1000),
             ..pb::Backend::default()
         };
-        let time = Duration::from_millis;
-        let summary = LagSummary { changes: 3, p50: time(5), p99: time(70), most: time(70) };
-        let histories = [("node02".to_owned(), vec![(time(61_000), summary)])].into();
-        let writer = pb::WriterStanding { leading: true, leader: "one".into() };
-        let shown = state(Some(&writer), &[one], &histories);
-        assert_eq!(shown["standing"], "This writer leads: one");
+        let minute = LagMinute { age_ms: 61_000, p99_ms: 70, changes: 3 };
+        let histories = [("node02".to_owned(), vec![minute])].into();
+        let shown = state("Gimbal writer", "It leads", std::slice::from_ref(&one), Some(&histories));
+        assert_eq!((&shown["title"], &shown["standing"]), (&json!("Gimbal writer"), &json!("It leads")));
         let backend = &shown["backends"][0];
         assert_eq!(
             (&backend["state"], &backend["held"], &backend["certificateDays"]),
@@ -109,8 +93,7 @@ mod tests {
         assert_eq!(backend["notes"][0]["command"], "gimbalctl approve 7 --backend node02");
         assert_eq!(backend["history"], json!([{"ageMs": 61_000, "p99Ms": 70, "changes": 3}]));
         assert_eq!(backend["lag"], Value::Null);
-        let standby = pb::WriterStanding { leading: false, leader: "two".into() };
-        let shown = state(Some(&standby), &[], &Histories::new());
-        assert!(shown["standing"].as_str().unwrap().ends_with("The leader is two"), "{shown}");
+        let shown = state("", "", &[one], None);
+        assert_eq!(shown["backends"][0]["history"], Value::Null, "a program that measures none shows none");
     }
 }

@@ -106,6 +106,17 @@ async fn a_browser_sees_backends_live_and_finds_services_and_why() {
         assert_eq!(asked(port, wrong).await.status(), 400, "{wrong}");
     }
 
+    // The discoverer shows what it reads.
+    let own = discoverer.admin_port;
+    assert_eq!(asked(own, "/status").await.status(), 200);
+    let shown = state(own, |state| state["backends"][0]["rejected"] == 1).await;
+    assert_eq!(shown["title"], "gimbal-kubernetes-discoverer of node02");
+    assert!(shown["standing"].as_str().unwrap().ends_with("to the writer"), "{shown}");
+    assert_eq!(shown["backends"][0]["history"], Value::Null, "it does not measure when a change is written");
+    assert_eq!(json(own, "/status/services?q=WEB").await["services"].as_array().unwrap().len(), 1);
+    let why = json(own, "/status/why?backend=node02&service=nowhere%2Flost").await;
+    assert!(why["reasons"].to_string().contains("namespace nowhere does not exist"), "{why}");
+
     // Nothing is done by it, and a page elsewhere that has its name resolve to loopback gets nothing.
     for path in ["/status", "/status/events", "/status/services"] {
         let url = format!("http://127.0.0.1:{port}{path}");
