@@ -12,6 +12,8 @@ pub struct Args {
 }
 
 const DEMO: &str = "gimbal-demo";
+/// Both programs, and what asks them.
+const DISCOVERY: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbalctl"];
 /// The way back, and the way that closes the circle.
 const KURYR: [&str; 4] =
     ["gimbal-kuryr-controller", "gimbal-openstack-writer", "gimbal-openstack-discoverer", "gimbal-writer"];
@@ -34,9 +36,9 @@ fn needed(args: &[String]) -> (&'static [&'static str], &'static [Asset]) {
     } else if has("--openstack") {
         (&["gimbal-writer", "gimbal-openstack-discoverer"], &[Asset::Grpcurl, Asset::Etcd, Asset::ApiServer])
     } else if has("--source-kubeconfig") && has("--gimbal-kubeconfig") {
-        (&["gimbal-writer", "gimbal-kubernetes-discoverer"], &[Asset::Grpcurl])
+        (&DISCOVERY, &[Asset::Grpcurl])
     } else {
-        (&["gimbal-writer", "gimbal-kubernetes-discoverer"], &[Asset::Grpcurl, Asset::Etcd, Asset::ApiServer])
+        (&DISCOVERY, &[Asset::Grpcurl, Asset::Etcd, Asset::ApiServer])
     }
 }
 

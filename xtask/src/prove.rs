@@ -5,6 +5,7 @@ use anyhow::Context as _;
 
 use crate::{build, shell};
 
+mod former;
 mod simulation;
 
 /// A test that runs at a larger size if `GIMBAL_PROVE` is set.
@@ -22,7 +23,7 @@ struct Proof {
     programs: bool,
 }
 
-const PROOFS: [Proof; 18] = [
+const PROOFS: [Proof; 20] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -177,6 +178,24 @@ const PROOFS: [Proof; 18] = [
         programs: true,
     },
     Proof {
+        name: UPGRADES,
+        what: "one of writer and discoverer a release older than the other, up and down: nothing is written, and changes arrive",
+        package: "gimbal-tests",
+        file: "it",
+        test: "upgrades::",
+        size: "1",
+        programs: true,
+    },
+    Proof {
+        name: "page",
+        what: "the status page in a real browser: by keyboard, for a screen reader, in the dark, and on a phone",
+        package: "gimbal-tests",
+        file: "it",
+        test: "page_in_browser::",
+        size: "1",
+        programs: true,
+    },
+    Proof {
         name: "endurance",
         what: "the Gimbal cluster's API server in every kind of trouble for a minute each, with twenty agents",
         package: "gimbal-tests",
@@ -186,6 +205,9 @@ const PROOFS: [Proof; 18] = [
         programs: true,
     },
 ];
+
+/// The one that needs the programs of the release before this one.
+const UPGRADES: &str = "upgrades";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -220,6 +242,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         command.args(["--profile", "quick"]);
     }
     command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
+    if proof.name == UPGRADES {
+        command.env("GIMBAL_FORMER_BIN_DIR", former::programs()?);
+    }
     shell::run(command)
 }
 

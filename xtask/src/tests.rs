@@ -22,7 +22,7 @@ const INTEGRATION_RUNS: [&[&str]; 2] =
     [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];
 /// Tests of OpenStack that take minutes each, and that only `cargo xtask prove` runs: two cores would be busy with them for longer
 /// than a change can wait. Most of what they show at the real services, simulations show at a model of them.
-pub const PROVEN: [&str; 9] = [
+pub const PROVEN: [&str; 11] = [
     "openstack_scale::an_idle",
     "openstack_traffic::replacement::",
     "openstack_way_back::conformance::",
@@ -33,6 +33,10 @@ pub const PROVEN: [&str; 9] = [
     "openstack_writer::routes_are_not_lost",
     // The real Octavia answers 500 to it now and then.
     "openstack_writer::services_get",
+    // A browser is installed for it.
+    "page_in_browser::",
+    // The programs of the release before this one are built for it.
+    "upgrades::",
 ];
 /// Integration tests that need a quiet machine.
 const ALONE: &[&str] = &["alone::", "--test-threads=1"];

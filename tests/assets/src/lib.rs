@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+mod browser;
 mod build;
 mod debian;
 mod lock;
@@ -236,6 +237,22 @@ pub fn debian(packages: &[&str]) -> anyhow::Result<()> {
 /// It is not installed, and apt-get is missing or has no package lists.
 pub fn haproxy() -> anyhow::Result<PathBuf> {
     unpacked::program("haproxy", "usr/sbin/haproxy")
+}
+
+/// Returns the path of Chromium: the installed one, or Debian's, which is installed. Blocks, perhaps for minutes.
+///
+/// # Errors
+/// As [`debian`].
+pub fn chromium() -> anyhow::Result<PathBuf> {
+    browser::chromium()
+}
+
+/// Returns the script of axe-core, which looks for what keeps people from using a page. It comes from npm, once.
+///
+/// # Errors
+/// `npm` is missing, or has no such package.
+pub fn axe() -> anyhow::Result<PathBuf> {
+    browser::axe()
 }
 
 /// What a node runs that is neither Kubernetes' nor containerd's.

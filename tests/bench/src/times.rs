@@ -29,6 +29,13 @@ impl Times {
         at.as_secs_f64() * 1e3
     }
 
+    /// Returns the mean in milliseconds; 0 without samples.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss)]
+    pub fn mean(&self) -> f64 {
+        self.0.iter().sum::<Duration>().as_secs_f64() * 1e3 / self.0.len().max(1) as f64
+    }
+
     /// Returns the points of a plot: milliseconds at each percentile from 0 to 100.
     #[must_use]
     pub fn curve(&self) -> Vec<(f64, f64)> {
@@ -52,6 +59,7 @@ mod tests {
         let times = Times::new((1..=200).rev().map(Duration::from_millis).collect());
         assert_eq!([50.0, 99.0, 100.0].map(|percent| times.percentile(percent)), [100.0, 198.0, 200.0]);
         assert_eq!(Times::default().percentile(99.0), 0.0);
+        assert_eq!((times.mean(), Times::default().mean()), (100.5, 0.0));
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
     }
 }

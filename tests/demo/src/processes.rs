@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use gimbal_testkit::Process;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Discoverer, Grpcurl, Programs, Writer};
+use gimbal_tests::{Discoverer, Grpcurl, Printed, Programs, Writer, gimbalctl};
 
 use crate::BACKEND;
 
@@ -74,6 +74,17 @@ impl Processes {
     /// Returns a client that asks the writer as an admin.
     pub fn ask_writer(&self) -> anyhow::Result<Grpcurl> {
         self.programs.ask(self.writer.as_ref().context("the writer does not run")?)
+    }
+
+    /// Runs `gimbalctl` as an admin, with the writer as its server.
+    pub fn gimbalctl(&self, words: &str) -> anyhow::Result<Printed> {
+        gimbalctl(&self.programs, self.writer_port, words)
+    }
+
+    /// Returns the address of the writer's status page.
+    pub fn status_page(&self) -> anyhow::Result<String> {
+        let writer = self.writer.as_ref().context("the writer does not run")?;
+        Ok(format!("http://127.0.0.1:{}/status", writer.admin_port))
     }
 
     /// Returns the discoverer.

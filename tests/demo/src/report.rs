@@ -31,6 +31,11 @@ impl Report {
         println!("{:>9}  {what}", "ok");
     }
 
+    /// Reports a command and what it printed.
+    pub fn said(&self, command: &str, output: &str) {
+        println!("\n$ {command}\n{}", output.trim_end());
+    }
+
     pub fn table(&self, view: &View) {
         let rows: Vec<[String; 4]> = view
             .iter()

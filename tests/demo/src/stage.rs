@@ -105,8 +105,9 @@ impl Stage {
     }
 
     /// Returns commands for further exploration.
-    pub fn hints(&self) -> anyhow::Result<[(&'static str, String); 4]> {
+    pub fn hints(&self) -> anyhow::Result<[(&'static str, String); 5]> {
         Ok([
+            ("the status page, live", self.processes.status_page()?),
             (
                 "what is in the Gimbal cluster",
                 format!(

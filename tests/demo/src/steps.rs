@@ -153,7 +153,7 @@ async fn crashes(stage: &mut Stage, report: &mut Report, offers: &mut Vec<Offer>
 }
 
 async fn questions(stage: &Stage, report: &Report) -> anyhow::Result<()> {
-    report.note("questions: what both know of themselves, asked by grpcurl");
+    report.note("questions: what both know of themselves, asked by grpcurl and gimbalctl");
     let backend = stage.processes.ask_writer()?.backend(BACKEND)?;
     let well = backend["connected"] == true && backend["complete"] == true;
     anyhow::ensure!(well, "the writer does not say that {BACKEND} is connected and complete: {backend:#}");
@@ -162,6 +162,11 @@ async fn questions(stage: &Stage, report: &Report) -> anyhow::Result<()> {
     let (known, offered) = (services["services"].as_array().map_or(0, Vec::len), stage.offered().await?.len());
     anyhow::ensure!(known == offered, "the discoverer knows {known} Services of {offered}: {services:#}");
     report.holds(&format!("the discoverer: {known} Services"));
+    for words in ["backends", &format!("why {}/web --backend {BACKEND}", fill::SHOP)] {
+        let said = stage.processes.gimbalctl(words)?;
+        anyhow::ensure!(said.code == Some(0), "gimbalctl {words} failed: {said:?}");
+        report.said(&format!("gimbalctl {words}"), &said.out);
+    }
     Ok(())
 }
 

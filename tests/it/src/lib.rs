@@ -1,6 +1,7 @@
 //! A scene for tests across processes: a source cluster, the Gimbal cluster, and Gimbal's real binaries between them,
 //! over mTLS and with the rights of `deploy/rbac`.
 
+mod alerts;
 mod ask;
 mod gimbalctl;
 mod grpcurl;
@@ -17,6 +18,7 @@ mod signs;
 mod watching;
 mod way_back;
 
+pub use alerts::{Alerts, Target};
 pub use ask::{expect_log, expect_metric, get, metric};
 pub use gimbalctl::{Printed, gimbalctl, gimbalctl_watch};
 pub use grpcurl::Grpcurl;

@@ -29,6 +29,10 @@ impl Programs {
         Ok(Self { pki, bin_dir, dir })
     }
 
+    pub(crate) fn take_from(&mut self, bin_dir: Option<PathBuf>) {
+        self.bin_dir = bin_dir;
+    }
+
     /// Returns the path of a file in the folder, which is removed with this value.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {

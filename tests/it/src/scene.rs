@@ -1,6 +1,7 @@
 //! Two clusters, and the programs between them.
 
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use gimbal_testkit::{PooledCluster, Rights, TestCluster};
@@ -93,6 +94,11 @@ impl Scene {
         let lease = json!({"metadata": {"name": "gimbal-writer"}, "spec": {}});
         scene.gimbal.admin().post("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", &lease).await?;
         Ok(scene)
+    }
+
+    /// From now on, programs are taken from this folder; `None`: those of this commit.
+    pub fn take_programs_from(&mut self, bin_dir: Option<PathBuf>) {
+        self.programs.take_from(bin_dir);
     }
 
     /// Creates or replaces an object in the source.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_kubernetes_client::WatchScope;
 use gimbal_kubernetes_objects::EndpointSlice;
-use gimbal_tests::Scene;
+use gimbal_tests::{Scene, metric};
 use tokio::task::JoinSet;
 
 use crate::Context;
@@ -55,6 +55,15 @@ struct Work {
     programs: Vec<u32>,
     /// Process IDs of both clusters' API servers.
     servers: Vec<u32>,
+    /// The writer's port for metrics.
+    admin_port: u16,
+}
+
+/// What `gimbal_propagation_seconds` of the writer says.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    seconds: f64,
+    changes: f64,
 }
 
 /// CPU time that was used.
@@ -67,6 +76,15 @@ struct Cpu {
 }
 
 impl Work {
+    async fn told(&self) -> anyhow::Result<Told> {
+        let labels = "leg=\"total\",outcome=\"written\"";
+        let of = |name| metric(self.admin_port, name, labels);
+        Ok(Told {
+            seconds: of("gimbal_propagation_seconds_sum").await?,
+            changes: of("gimbal_propagation_seconds_count").await?,
+        })
+    }
+
     fn so_far(&self) -> anyhow::Result<Cpu> {
         let sum = |ids: &[u32]| ids.iter().map(|id| Ok(Usage::of(*id)?.cpu)).sum::<anyhow::Result<Duration>>();
         Ok(Cpu { programs: sum(&self.programs)?, servers: sum(&self.servers)?, here: sum(&[std::process::id()])? })
@@ -86,6 +104,8 @@ impl Cpu {
 struct Taken {
     delays: Delays,
     cpu: Cpu,
+    /// What the writer's metric counted meanwhile.
+    told: Told,
 }
 
 impl Taken {
@@ -123,6 +143,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
     let work = Work {
         programs: vec![discoverer.process.id(), writer.process.id()],
         servers: vec![scene.source.api_server()?, scene.gimbal.api_server()?],
+        admin_port: writer.admin_port,
     };
     sight.span(services * 2, PATIENCE).await?;
     drop(sight);
@@ -187,13 +208,16 @@ impl Sides {
         let (mut ours, mut relayed) = (Taken::default(), Taken::default());
         for _ in 0..pace.turns {
             for (load, taken) in [(&mut self.ours, &mut ours), (&mut self.relayed, &mut relayed)] {
-                let before = self.work.so_far()?;
+                let (before, told) = (self.work.so_far()?, self.work.told().await?);
                 let changes = load.run(self.next, pace.turn, pace.period).await?;
                 self.next += pace.turn;
                 let seen = self.eyes.all(&changes, PATIENCE).await?;
                 taken.delays.extend(Delays::of(&changes, &seen));
                 tokio::time::sleep(pace.period).await;
                 taken.cpu.add_since(before, self.work.so_far()?);
+                let now = self.work.told().await?;
+                taken.told.seconds += now.seconds - told.seconds;
+                taken.told.changes += now.changes - told.changes;
             }
         }
         Ok((ours, relayed))
@@ -225,13 +249,16 @@ fn figures(pace: &str, ours: &Taken, relayed: &Taken) -> Vec<Figure> {
         cpu("programs", ours.cpu.programs, relay),
         cpu("API servers", ours.cpu.servers, relayed.cpu.servers),
     ];
+    let told = ours.told.seconds * 1e3 / ours.told.changes.max(1.0);
     let (ours, relayed) = (ours.times(), relayed.times());
+    let told = Figure::new(format!("mean of a change by gimbal_propagation_seconds, {pace}"), told, "ms")
+        .floor("stopwatch", ours.mean());
     let figure = |percent: f64, most: f64| {
         Figure::new(format!("p{percent} of a change, {pace}"), ours.percentile(percent), "ms")
             .floor("relay", relayed.percentile(percent))
             .aim(Aim::AtMost(most))
     };
-    [figure(50.0, 1.3), figure(99.0, 1.5)].into_iter().chain(cpus).collect()
+    [figure(50.0, 1.3), figure(99.0, 1.5), told].into_iter().chain(cpus).collect()
 }
 
 fn plot(pace: &Pace, ours: &Taken, relayed: &Taken) -> Plot {

@@ -16,6 +16,7 @@ macro_rules! steps {
 
 mod absence;
 mod accepted_form;
+mod alerts;
 mod alone;
 mod backend_objects;
 mod bad_input;
@@ -49,6 +50,7 @@ mod openstack_writer;
 mod own_authority;
 mod ownership;
 mod pace;
+mod page_in_browser;
 mod page_of_tests;
 mod policy;
 mod propagation;
@@ -60,3 +62,4 @@ mod restored;
 mod source;
 mod status_page;
 mod two_writers;
+mod upgrades;

@@ -1,0 +1,94 @@
+//! Which alerts fire for what the programs themselves expose while something goes wrong, and that none does while nothing is.
+
+use gimbal_testkit::eventually;
+use gimbal_tests::{Alerts, Mirror, SOON, Scene, Target, expect_log, metric, slice_of, svc};
+
+const SERVICES: u32 = 4;
+
+fn web(number: u32) -> String {
+    format!("web{number}")
+}
+
+/// Gives each Service this number of endpoints.
+async fn offer(scene: &Scene, endpoints: u32) {
+    for number in 0..SERVICES {
+        scene.put(&slice_of("team1", &web(number), "a", 1000 * number + 1, endpoints)).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_trouble_fires_its_own_alert_and_quiet_fires_none() {
+    let scene = Scene::start().await.unwrap();
+    scene.source.namespace("nowhere").await.unwrap();
+    for number in 0..SERVICES {
+        scene.put(&svc("team1", &web(number), &[("http", 80)])).await.unwrap();
+    }
+    offer(&scene, 10).await;
+    let config = scene.config(&["node02"], "").unwrap();
+    let mut writer = scene.writer(&config, &[]).await.unwrap();
+    let mut discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    for number in 0..SERVICES {
+        let name = format!("node02-{}", web(number));
+        Mirror::expect_count(&scene.gimbal, "team1", &name, 10).await.unwrap();
+    }
+    let targets = [
+        Target { job: "gimbal-writer", admin_port: writer.admin_port },
+        Target { job: "gimbal-kubernetes-discoverer", admin_port: discoverer.admin_port },
+    ];
+    let alerts = Alerts::watch(&targets).await;
+    // Changes are no trouble.
+    offer(&scene, 12).await;
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 12).await.unwrap();
+    alerts.expect(&[]).await.unwrap();
+
+    // A Service that cannot be published.
+    let lost = svc("nowhere", "lost", &[("http", 80)]);
+    scene.put(&lost).await.unwrap();
+    alerts.expect(&["GimbalServicesRejected"]).await.unwrap();
+    scene.remove("nowhere", "lost").await.unwrap();
+    alerts.expect(&[]).await.unwrap();
+
+    // A removal that the guard holds.
+    offer(&scene, 1).await;
+    alerts.expect(&["GimbalBackendHeld"]).await.unwrap();
+    offer(&scene, 12).await;
+    alerts.expect(&[]).await.unwrap();
+
+    // A configuration that cannot be read.
+    let good = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, "backends: {").unwrap();
+    alerts.expect(&["GimbalWriterFilesBad"]).await.unwrap();
+    std::fs::write(&config, good).unwrap();
+    alerts.expect(&[]).await.unwrap();
+
+    // A discoverer whose backend the writer does not know.
+    let stranger = scene.discoverer("other", &scene.source, writer.port, &[]).unwrap();
+    expect_log(&stranger.process, &["no stream to the writer", "UnknownBackend"]).await.unwrap();
+    alerts.expect(&["GimbalBackendRefused"]).await.unwrap();
+    drop(stranger);
+    // What was counted is of the past now.
+    let alerts = Alerts::watch(&targets).await;
+
+    discoverer.process.kill().unwrap();
+    eventually("the writer has noticed", SOON, async || {
+        let connected = metric(writer.admin_port, "gimbal_writer_backend_connected", "node02").await?;
+        anyhow::ensure!(connected < 0.5, "it has not");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+    alerts.expect(&["GimbalBackendDisconnected"]).await.unwrap();
+
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    let targets = [targets[0], Target { admin_port: discoverer.admin_port, ..targets[1] }];
+    eventually("the stream is there again", SOON, async || {
+        let connected = metric(writer.admin_port, "gimbal_writer_backend_connected", "node02").await?;
+        anyhow::ensure!(connected > 0.5, "it is not");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+    let alerts = Alerts::watch(&targets).await;
+    writer.process.kill().unwrap();
+    alerts.expect(&["GimbalKubernetesDiscovererDisconnected", "GimbalWriterWithoutLeader"]).await.unwrap();
+}

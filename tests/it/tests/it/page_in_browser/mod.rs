@@ -1,0 +1,141 @@
+//! The status page in a real browser: by keyboard alone, for a screen reader, in the dark, and on a phone. `cargo xtask prove page`
+//! runs it, since a browser takes long to install.
+
+use std::process::{Command, Stdio};
+
+use gimbal_testkit::assets;
+use gimbal_tests::{Scene, slice_of, svc};
+use serde_json::Value;
+
+mod chromium;
+
+use chromium::{Look, Tab};
+
+/// Set in the namespace in which the browser runs.
+const INSIDE: &str = "GIMBAL_WITHOUT_NETWORK";
+/// Where pictures are written, for the documentation.
+const PICTURES: &str = "GIMBAL_PICTURES";
+
+const LOOKS: [Look; 4] = [
+    Look { name: "light", width: 1280, height: 900, dark: false },
+    Look { name: "dark", width: 1280, height: 900, dark: true },
+    Look { name: "phone", width: 360, height: 780, dark: false },
+    Look { name: "phone-dark", width: 360, height: 780, dark: true },
+];
+
+/// Runs this test again where there is no network but the loopback device. Whether this is already there.
+fn is_without_network(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    // Nothing can be built or downloaded in there.
+    for name in ["gimbal-writer", "gimbal-kubernetes-discoverer"] {
+        gimbal_testkit::process::binary(name).unwrap();
+    }
+    assets::Asset::ALL.iter().for_each(|asset| drop(asset.path().unwrap()));
+    (assets::chromium().unwrap(), assets::axe().unwrap());
+    let status = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--net", "sh", "-ec", "ip link set lo up; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, "1")
+        .stdin(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success(), "{test} failed without a network: {status}");
+    false
+}
+
+/// Presses Tab until the element that this selector finds has the focus.
+async fn tab_to(tab: &mut Tab, selector: &str) {
+    for _ in 0..40 {
+        tab.press("Tab", None).await.unwrap();
+        if tab.value(&format!("document.activeElement.matches({selector:?})")).await.unwrap() == true {
+            return;
+        }
+    }
+    panic!("nobody gets to {selector} by keyboard");
+}
+
+async fn press_enter(tab: &mut Tab) {
+    tab.press("Enter", Some("\r")).await.unwrap();
+}
+
+/// Returns what axe finds, a line for each element.
+async fn faults(tab: &mut Tab) -> Vec<String> {
+    let found =
+        tab.value("axe.run(document, {resultTypes: ['violations']}).then((found) => found.violations)").await.unwrap();
+    let lines = found.as_array().unwrap().iter().flat_map(|fault| {
+        let nodes = fault["nodes"].as_array().unwrap().iter();
+        nodes.map(|node| format!("{}: {} {}", fault["id"], node["html"], node["failureSummary"])).collect::<Vec<_>>()
+    });
+    lines.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everybody_can_read_and_use_the_page() {
+    if !is_without_network("page_in_browser::everybody_can_read_and_use_the_page") {
+        return;
+    }
+    let scene = Scene::start().await.unwrap();
+    scene.source.namespace("nowhere").await.unwrap();
+    for (namespace, name) in [("team1", "web"), ("team1", "api"), ("nowhere", "lost")] {
+        scene.put(&svc(namespace, name, &[("http", 80)])).await.unwrap();
+        scene.put(&slice_of(namespace, name, "a", 1, 3)).await.unwrap();
+    }
+    let mut writer = scene.writer(&scene.config(&["node02", "node03"], "").unwrap(), &[]).await.unwrap();
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    discoverer.ready().await.unwrap();
+
+    let origin = format!("http://127.0.0.1:{}/", writer.admin_port);
+    let mut tab = Tab::open(&assets::chromium().unwrap(), &format!("{origin}status")).await.unwrap();
+    tab.look(LOOKS[0]).await.unwrap();
+    tab.until("document.getElementById('live')?.textContent === 'Live'").await.unwrap();
+    let row = |number: usize| format!("document.querySelectorAll('#backends > li')[{number}].textContent");
+    tab.until(&format!("{}.includes('Services 2') && {}.includes('Rejected 1')", row(0), row(0))).await.unwrap();
+    tab.until(&format!("{}.includes('node03')", row(1))).await.unwrap();
+
+    // By keyboard alone: the first backend is opened, a Service is searched for and asked about.
+    tab_to(&mut tab, "#backends > li:first-child summary").await;
+    press_enter(&mut tab).await;
+    tab.until("document.querySelector('#backends svg[role=img]')?.getAttribute('aria-label').startsWith('Lag p99')")
+        .await
+        .unwrap();
+    tab_to(&mut tab, "#query").await;
+    tab.enter("lost").await.unwrap();
+    press_enter(&mut tab).await;
+    tab.until("document.getElementById('found').textContent === '1 found'").await.unwrap();
+    tab_to(&mut tab, "#results summary").await;
+    press_enter(&mut tab).await;
+    tab.until("document.querySelector('#results li li')?.textContent.includes('nowhere')").await.unwrap();
+
+    // What comes is shown without a reload, and what was opened stays so.
+    scene.put(&svc("team1", "more", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", "more", "a", 1, 3)).await.unwrap();
+    tab.until(&format!("{}.includes('Services 3')", row(0))).await.unwrap();
+    assert_eq!(tab.value("document.querySelectorAll('details[open]').length").await.unwrap(), 2);
+
+    let axe = std::fs::read_to_string(assets::axe().unwrap()).unwrap();
+    tab.value(&format!("{axe}; true")).await.unwrap();
+    for look in LOOKS {
+        tab.look(look).await.unwrap();
+        assert_eq!(faults(&mut tab).await, [] as [String; 0], "{}", look.name);
+        let wide = tab.value("document.documentElement.scrollWidth").await.unwrap();
+        assert!(wide.as_u64() <= Some(u64::from(look.width)), "{}: {wide} is wider than the window", look.name);
+        if let Some(folder) = std::env::var_os(PICTURES) {
+            let picture = tab.picture().await.unwrap();
+            std::fs::write(std::path::Path::new(&folder).join(format!("status-{}.png", look.name)), picture).unwrap();
+        }
+    }
+
+    let others: Vec<&String> =
+        tab.requests.iter().filter(|url| !url.starts_with(&origin) && !url.starts_with("data:")).collect();
+    assert!(others.is_empty() && tab.requests.len() > 4, "{:?}", tab.requests);
+    assert_eq!(tab.complaints, [] as [String; 0]);
+
+    // Who looks at a page that is not live any more is told so.
+    writer.process.kill().unwrap();
+    tab.until("document.getElementById('live').textContent.startsWith('Not live')").await.unwrap();
+    let shown: Value = tab.value("document.querySelectorAll('#backends > li').length").await.unwrap();
+    assert_eq!(shown, 2, "what was known last stays");
+}
