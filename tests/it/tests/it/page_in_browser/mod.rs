@@ -92,15 +92,14 @@ async fn everybody_can_read_and_use_the_page() {
     tab.look(LOOKS[0]).await.unwrap();
     tab.until("document.getElementById('live')?.textContent === 'Live'").await.unwrap();
     let row = |number: usize| format!("document.querySelectorAll('#backends > li')[{number}].textContent");
-    tab.until(&format!("{}.includes('Services 2') && {}.includes('Rejected 1')", row(0), row(0))).await.unwrap();
+    tab.until(&format!("{}.includes('Services 3') && {}.includes('Rejected 1')", row(0), row(0))).await.unwrap();
     tab.until(&format!("{}.includes('node03')", row(1))).await.unwrap();
 
     // By keyboard alone: the first backend is opened, a Service is searched for and asked about.
     tab_to(&mut tab, "#backends > li:first-child summary").await;
     press_enter(&mut tab).await;
-    tab.until("document.querySelector('#backends svg[role=img]')?.getAttribute('aria-label').startsWith('Lag p99')")
-        .await
-        .unwrap();
+    let plot = "document.querySelector('#backends svg[role=img]')?.getAttribute('aria-label')";
+    tab.until(&format!("{plot} === 'No change within the last hour'")).await.unwrap();
     tab_to(&mut tab, "#query").await;
     tab.enter("lost").await.unwrap();
     press_enter(&mut tab).await;
@@ -112,7 +111,8 @@ async fn everybody_can_read_and_use_the_page() {
     // What comes is shown without a reload, and what was opened stays so.
     scene.put(&svc("team1", "more", &[("http", 80)])).await.unwrap();
     scene.put(&slice_of("team1", "more", "a", 1, 3)).await.unwrap();
-    tab.until(&format!("{}.includes('Services 3')", row(0))).await.unwrap();
+    tab.until(&format!("{}.includes('Services 4')", row(0))).await.unwrap();
+    tab.until(&format!("{plot}.startsWith('Lag p99')")).await.unwrap();
     assert_eq!(tab.value("document.querySelectorAll('details[open]').length").await.unwrap(), 2);
 
     let axe = std::fs::read_to_string(assets::axe().unwrap()).unwrap();
@@ -123,6 +123,7 @@ async fn everybody_can_read_and_use_the_page() {
         let wide = tab.value("document.documentElement.scrollWidth").await.unwrap();
         assert!(wide.as_u64() <= Some(u64::from(look.width)), "{}: {wide} is wider than the window", look.name);
         if let Some(folder) = std::env::var_os(PICTURES) {
+            tab.value("window.scrollTo(0, 0)").await.unwrap();
             let picture = tab.picture().await.unwrap();
             std::fs::write(std::path::Path::new(&folder).join(format!("status-{}.png", look.name)), picture).unwrap();
         }
