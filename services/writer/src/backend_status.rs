@@ -1,4 +1,4 @@
-//! Writes the status of the objects of the kind Backend, while this process leads.
+//! Writes the status of the objects of the kind Backend, and Events about them, while this process leads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,23 @@ use std::time::{Duration, Instant};
 
 use gimbal_backend::{
     BackendObjects, BackendProblem, BackendResource, BackendResourceStatus, Standing, StatusFacts, StatusReports,
+    notices,
 };
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::Meta;
 use gimbal_lease::{Leadership, Moment};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Reconciler;
+use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::mailbox::Handle;
+use crate::backend_events::BackendEvents;
+use crate::mailbox::{Ended, Handle};
 
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
+/// Fields of a status that are left out where there is nothing to say, and have to be removed by name.
+const OPTIONAL: [&str; 3] = ["incarnation", "refusedIncarnation", "heldChanges"];
 
 /// An object that gets a status.
 #[derive(Debug, Clone)]
@@ -45,75 +50,97 @@ pub(crate) fn status_targets(objects: &BackendObjects) -> Vec<StatusTarget> {
     target.collect()
 }
 
-/// Writes statuses.
+/// Writes statuses and Events.
 pub(crate) struct StatusWriter {
     /// Writes only while the lease lasts.
     pub(crate) cluster: Cluster,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) owner: Handle,
     pub(crate) targets: watch::Receiver<Vec<StatusTarget>>,
+    pub(crate) events: BackendEvents,
+    pub(crate) said: Said,
+}
+
+/// What was said, and in which epoch of the lease.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    reports: StatusReports,
+    epoch: Option<u64>,
+    /// A failure was logged, and its end not yet.
+    failing: bool,
 }
 
 impl StatusWriter {
     /// Runs for ever.
-    pub(crate) async fn run(self) {
-        let mut reports = StatusReports::default();
-        let (mut epoch, mut failing) = (None, false);
+    pub(crate) async fn run(mut self) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            look.tick().await;
-            let (leads, may_write) = {
-                let leadership = self.leadership.borrow();
-                (leadership.epoch(), leadership.may_write(Moment::now()))
-            };
-            if leads != epoch {
-                // Another process may have written meanwhile.
-                reports.forget();
-                epoch = leads;
+            let due = self.events.deadline();
+            tokio::select! {
+                _ = look.tick() => if self.look().await.is_err() {
+                    // The process ends.
+                    return std::future::pending().await;
+                },
+                written = self.events.written() => self.events.handle(written, Instant::now()),
+                () = sleep_until(due) => {}
             }
-            if !may_write {
-                continue;
-            }
-            let Ok(standings) = self.owner.ask(standings).await else { return std::future::pending().await };
-            // Who does not know yet what its predecessor stored has nothing to say.
-            let Some(standings) = standings else { continue };
-            let targets = self.targets.borrow().clone();
-            for target in targets {
-                match self.write(&mut reports, &target, standings.get(&target.name)).await {
-                    Ok(()) => failing = false,
-                    // Logged once for each outage: it is tried again with the next look.
-                    Err(error) if !std::mem::replace(&mut failing, true) => {
-                        tracing::warn!(backend = %target.name, %error, "cannot write the status of a Backend");
-                    }
-                    Err(error) => tracing::debug!(backend = %target.name, %error, "still cannot write the status"),
-                }
+            if self.may_write() {
+                self.events.write_next(Instant::now());
             }
         }
     }
 
-    async fn write(
-        &self,
-        reports: &mut StatusReports,
-        target: &StatusTarget,
-        standing: Option<&Standing>,
-    ) -> Result<(), ApiError> {
-        let standing = standing.filter(|_| target.in_force);
-        let facts = StatusFacts { generation: target.generation, problem: target.problem.as_ref(), standing };
-        let (now, wall) = (Instant::now(), jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let there = target.there.as_ref();
-        let Some(status) = reports.due(&target.name, &target.uid, there, &facts, now, &wall) else { return Ok(()) };
-        let meta = Meta { name: target.name.as_str().into(), uid: target.uid.clone(), ..Meta::default() };
-        // What is unset would stay as it was.
-        let mut patch = serde_json::to_value(&status).unwrap_or_default();
-        for field in ["incarnation", "refusedIncarnation", "heldChanges"] {
-            if patch.get(field).is_none() {
-                patch[field] = serde_json::Value::Null;
+    fn may_write(&self) -> bool {
+        self.leadership.borrow().may_write(Moment::now())
+    }
+
+    /// Writes what there is to say now.
+    async fn look(&mut self) -> Result<(), Ended> {
+        let leads = self.leadership.borrow().epoch();
+        if leads != self.said.epoch {
+            // Another process may have written meanwhile.
+            self.said.reports.forget();
+            self.events.forget();
+            self.said.epoch = leads;
+        }
+        if !self.may_write() {
+            return Ok(());
+        }
+        // Who does not know yet what its predecessor stored has nothing to say.
+        let Some(mut standings) = self.owner.ask(standings).await? else { return Ok(()) };
+        let targets = self.targets.borrow().clone();
+        for target in targets {
+            let standing = standings.remove(&target.name).filter(|_| target.in_force);
+            match self.write(&target, standing).await {
+                Ok(()) => self.said.failing = false,
+                // Logged once for each outage: it is tried again with the next look.
+                Err(error) if !std::mem::replace(&mut self.said.failing, true) => {
+                    tracing::warn!(backend = %target.name, %error, "cannot write the status of a Backend");
+                }
+                Err(error) => tracing::debug!(backend = %target.name, %error, "still cannot write the status"),
             }
         }
-        match self.cluster.patch_status::<BackendResource>(&meta, &patch).await {
+        Ok(())
+    }
+
+    async fn write(&mut self, target: &StatusTarget, standing: Option<Standing>) -> Result<(), ApiError> {
+        let StatusTarget { name, uid, there, .. } = target;
+        let said = self.said.reports.said(name, uid, there.as_ref());
+        let standing = standing.map(|standing| standing.or_as_said(&said));
+        let problem = target.problem.as_ref();
+        let facts = StatusFacts { generation: target.generation, problem, standing: standing.as_ref() };
+        let (now, at) = (Instant::now(), Timestamp::now());
+        let wall = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let Some(status) = self.said.reports.due(name, uid, there.as_ref(), &facts, now, &wall) else { return Ok(()) };
+        let meta = Meta { name: name.as_str().into(), uid: uid.clone(), ..Meta::default() };
+        match self.cluster.patch_status::<BackendResource>(&meta, &patch(&status)).await {
             Ok(_) => {
-                reports.wrote(&target.name, status, now);
+                // After the status, from which the next writer knows what was said.
+                for notice in standing.iter().flat_map(|standing| notices(name, &said, &status, standing)) {
+                    self.events.push(name, uid, &notice, at);
+                }
+                self.said.reports.wrote(name, status, now);
                 Ok(())
             }
             // Deleted, or made anew: the watch says so.
@@ -121,6 +148,17 @@ impl StatusWriter {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Returns a status as a patch. What it does not have would stay as it was, and so is removed by name.
+fn patch(status: &BackendResourceStatus) -> serde_json::Value {
+    let mut patch = serde_json::to_value(status).unwrap_or_default();
+    for field in OPTIONAL {
+        if patch.get(field).is_none() {
+            patch[field] = serde_json::Value::Null;
+        }
+    }
+    patch
 }
 
 /// Returns what is known of each configured backend; `None` if this process cannot know it, because it does not lead.
@@ -135,4 +173,11 @@ fn standings(state: &mut Reconciler) -> Option<BTreeMap<BackendName, Standing>> 
         (name.clone(), Standing::of(backend, waits))
     });
     Some(standing.collect())
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
 }

@@ -14,6 +14,7 @@ mod admin;
 mod agent_streams;
 mod apply;
 mod args;
+mod backend_events;
 mod backend_state;
 mod backend_status;
 mod backend_watch;

@@ -5,6 +5,7 @@
 //! [`BackendSpec::policy`] what the writer follows. The definition in `deploy/crds` is
 //! [generated](gimbal_kubernetes_definition::yaml) from these types.
 
+mod notices;
 mod objects;
 mod reports;
 mod resource;
@@ -13,6 +14,7 @@ mod spec;
 mod status;
 mod values;
 
+pub use notices::{BackendNotice, notices};
 pub use objects::{BackendObjects, BackendProblem, KnownObject};
 pub use reports::StatusReports;
 pub use resource::BackendResource;

@@ -35,6 +35,18 @@ impl StatusReports {
         self.0.clear();
     }
 
+    /// Returns the status that was written last for the object with this UID: by this process, else as it was read.
+    #[must_use]
+    pub fn said(
+        &self,
+        name: &BackendName,
+        uid: &str,
+        there: Option<&BackendResourceStatus>,
+    ) -> BackendResourceStatus {
+        let written = self.0.get(name).filter(|report| report.uid == uid).and_then(|report| report.written.as_ref());
+        written.map(|(_, status)| status).or(there).cloned().unwrap_or_default()
+    }
+
     /// Returns the status to write for the object with this UID, or `None` if it says what there is to say. `there` is its
     /// status as it was read; what was written since counts more. `wall` is the time for its conditions, in RFC 3339.
     pub fn due(
@@ -46,12 +58,11 @@ impl StatusReports {
         now: Instant,
         wall: &str,
     ) -> Option<BackendResourceStatus> {
+        let said = self.said(name, uid, there);
         let report = self.0.entry(name.clone()).or_insert_with(|| Report::new(uid));
         if report.uid != uid {
             *report = Report::new(uid);
         }
-        let said = report.written.as_ref().map(|(_, status)| status.clone());
-        let said = said.or_else(|| there.cloned()).unwrap_or_default();
         let mut next = facts.rest();
         for stated in facts.conditions() {
             let before = said.conditions.iter().find(|condition| condition.type_ == stated.0);

@@ -3,7 +3,8 @@
 //! `Ready`, `Reconciling` and `Stalled` are as kstatus reads them: `kubectl wait`, Flux and Argo CD know from these whether a
 //! change has taken effect, is on its way, or needs somebody.
 
-use gimbal_reconcile::{Backend, Mode, Stage, describe_hold};
+use gimbal_guard::{Guard, LastRelease};
+use gimbal_reconcile::{Backend, Mode, Stage, describe_hold, describe_unmatched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +93,7 @@ pub struct Standing {
     pub(crate) stage: Stage,
     pub(crate) waits_for_room: bool,
     pub(crate) held: Vec<(String, String)>,
+    pub(crate) released: Vec<LastRelease>,
     pub(crate) services: u64,
     pub(crate) rejected: u64,
     pub(crate) endpoints: u64,
@@ -111,10 +113,10 @@ impl Standing {
     pub fn of(backend: &Backend, pending: u64) -> Self {
         let end = backend.end();
         let guards = [(backend.guards().removals(), false), (backend.guards().readiness(), true)];
-        let held = guards.into_iter().filter_map(|(guard, readiness)| {
-            let held = guard.held()?;
-            Some((held.id.clone(), describe_hold(&held, readiness)))
-        });
+        let mut held: Vec<_> = guards.into_iter().filter_map(|(guard, readiness)| held_by(guard, readiness)).collect();
+        // Both guards may hold the same under one id.
+        held.dedup_by(|one, other| one.0 == other.0);
+        let released = guards.into_iter().filter_map(|(guard, _)| guard.last_release().cloned()).collect();
         Self {
             connected: backend.is_connected(),
             complete: end.is_complete(),
@@ -124,7 +126,8 @@ impl Standing {
             quarantined: backend.policy().mode == Mode::Quarantine,
             stage: backend.loss().stage(),
             waits_for_room: backend.usage().waiting() > 0,
-            held: held.collect(),
+            held,
+            released,
             services: end.tree().count(),
             rejected: end.rejects().len() as u64,
             endpoints: backend.endpoints(),
@@ -132,6 +135,25 @@ impl Standing {
             refused_incarnation: backend.refused_incarnation().map(ToOwned::to_owned),
         }
     }
+
+    /// Returns it with what a writer that was restarted cannot know and its status says: an agent that was refused dials again
+    /// only after a while. `said` is the status that was written last.
+    #[must_use]
+    pub fn or_as_said(self, said: &BackendResourceStatus) -> Self {
+        let refused = said.refused_incarnation.clone();
+        let refused = refused.filter(|refused| !self.connected && self.incarnation.as_ref() != Some(refused));
+        Self { refused_incarnation: self.refused_incarnation.or(refused), ..self }
+    }
+}
+
+/// Returns the id and a description of what a guard holds. As long as it is not known whether a hold of an earlier writer goes
+/// on, that one counts: its id is the one that people have seen.
+fn held_by(guard: &Guard, readiness: bool) -> Option<(String, String)> {
+    if let Some(record) = guard.unmatched() {
+        return Some((record.id.clone(), describe_unmatched(record)));
+    }
+    let held = guard.held()?;
+    Some((held.id.clone(), describe_hold(&held, readiness)))
 }
 
 /// What a status follows from.

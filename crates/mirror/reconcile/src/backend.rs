@@ -16,7 +16,7 @@ use crate::routes::Routes;
 use crate::stored::StoredVersions;
 use crate::{Decommission, Facts, Journey, Loss, LossRecord, Output, Policy, Stage, Usage};
 
-pub use trouble::describe_hold;
+pub use trouble::{describe_hold, describe_unmatched};
 
 /// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. It is stored when it
 /// changes, not periodically.

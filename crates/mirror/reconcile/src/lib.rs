@@ -40,7 +40,7 @@ mod target;
 mod targets;
 mod test_probe;
 
-pub use backend::{Backend, BackendState, describe_hold};
+pub use backend::{Backend, BackendState, describe_hold, describe_unmatched};
 pub use cluster::Watched;
 pub use gimbal_schedule::Urgency;
 pub use guards::Guards;

@@ -7,12 +7,12 @@ use gimbal_testkit::{Rights, eventually};
 use gimbal_tests::{Mirror, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc};
 use serde_json::{Value, json};
 
-const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
+pub(crate) const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/backends.gimbal.projectcontour.io";
 const OBJECTS: [&str; 2] = ["--backends", "objects"];
 
 /// Installs the definitions, and grants the rights that go with them.
-async fn scene() -> Scene {
+pub(crate) async fn scene() -> Scene {
     let scene = Scene::start().await.unwrap();
     scene.gimbal.install_crds().await.unwrap();
     let rights = Rights::deployed(&["gimbal-writer", "gimbal-writer-backends"]).unwrap().in_namespace("kube-system");
@@ -30,7 +30,12 @@ async fn writer(scene: &Scene) -> Writer {
     scene.writer(&file(scene), &OBJECTS).await.unwrap()
 }
 
-fn backend(name: &str, spec: Value) -> Value {
+/// Starts a writer on this port, with further flags.
+pub(crate) async fn writer_at(scene: &Scene, port: u16, flags: &[&str]) -> Writer {
+    scene.writer_at(port, &file(scene), &[&OBJECTS, flags].concat()).await.unwrap()
+}
+
+pub(crate) fn backend(name: &str, spec: Value) -> Value {
     let mut object = json!({
         "apiVersion": "gimbal.projectcontour.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec,
     });
@@ -39,7 +44,7 @@ fn backend(name: &str, spec: Value) -> Value {
 }
 
 /// Waits until a condition of a Backend has this status and this reason.
-async fn expect_condition(scene: &Scene, name: &str, type_: &str, expected: [&str; 2]) -> Value {
+pub(crate) async fn expect_condition(scene: &Scene, name: &str, type_: &str, expected: [&str; 2]) -> Value {
     let mut found = Value::Null;
     eventually("the condition is as expected", SOON, async || {
         let object = scene.gimbal.admin().get(&format!("{BACKENDS}/{name}")).await?;

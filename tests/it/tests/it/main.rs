@@ -18,6 +18,7 @@ mod absence;
 mod accepted_form;
 mod alerts;
 mod alone;
+mod backend_events;
 mod backend_objects;
 mod bad_input;
 mod certificates;

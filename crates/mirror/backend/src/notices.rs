@@ -1,0 +1,107 @@
+//! What is worth an Event of a Backend: what differs between the status that was written last and the next one.
+//!
+//! That status is stored in the object, so a writer that starts, or another one that leads, repeats nothing of what was said
+//! before.
+
+#[cfg(test)]
+mod tests;
+
+use gimbal_guard::{LastRelease, Release};
+use gimbal_model::BackendName;
+
+use crate::{BackendResourceStatus, ConditionType, Standing};
+
+/// What happened to a backend, in the words of an Event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackendNotice {
+    /// Whether somebody has to look at it.
+    pub is_warning: bool,
+    /// Machine-readable, in upper camel case.
+    pub reason: &'static str,
+    /// Human-readable message.
+    pub message: String,
+}
+
+impl BackendNotice {
+    fn warning(reason: &'static str, message: String) -> Self {
+        Self { is_warning: true, reason, message }
+    }
+
+    fn normal(reason: &'static str, message: String) -> Self {
+        Self { is_warning: false, reason, message }
+    }
+}
+
+/// Returns what happened between two statuses of a backend. `said` is the one that was written last.
+#[must_use]
+pub fn notices(
+    name: &BackendName,
+    said: &BackendResourceStatus,
+    next: &BackendResourceStatus,
+    standing: &Standing,
+) -> Vec<BackendNotice> {
+    let mut notices = of_holds(name, said, next, standing);
+    notices.extend(of_loss(said, next));
+    notices.extend(of_incarnation(said, next));
+    notices
+}
+
+fn of_holds(
+    name: &BackendName,
+    said: &BackendResourceStatus,
+    next: &BackendResourceStatus,
+    standing: &Standing,
+) -> Vec<BackendNotice> {
+    let mut notices = Vec::new();
+    for (id, words) in standing.held.iter().filter(|(id, _)| !said.held_changes.contains(id)) {
+        let message = format!("{words}; `gimbalctl approve {id} --backend {name}` lets it through");
+        notices.push(BackendNotice::warning("RemovalHeld", message));
+    }
+    for id in said.held_changes.iter().filter(|id| !next.held_changes.contains(id)) {
+        if let Some(LastRelease { endpoints, by, .. }) = standing.released.iter().find(|released| released.id == *id) {
+            let why = match by {
+                Release::Snapshot => "a later snapshot of its source confirms it",
+                Release::Approval => "it was approved",
+                Release::Age => "it waited for guard.releaseAllAfter",
+            };
+            let message = format!("the held removal {id} of {endpoints} endpoints is released: {why}");
+            notices.push(BackendNotice::normal("HoldReleased", message));
+        } else if next.held_changes.is_empty() {
+            // One that grew has another id, and was not released.
+            notices.push(BackendNotice::normal("HoldEnded", format!("the removal {id} is no longer held")));
+        }
+    }
+    notices
+}
+
+fn of_loss(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Option<BackendNotice> {
+    const NOT_LOST: &str = "NotLost";
+    let lost = |status: &BackendResourceStatus| {
+        let found = status.conditions.iter().find(|condition| condition.type_ == ConditionType::Lost);
+        found.map_or((NOT_LOST.to_owned(), String::new()), |lost| (lost.reason.clone(), lost.message.clone()))
+    };
+    let ((before, _), (now, message)) = (lost(said), lost(next));
+    match now.as_str() {
+        _ if before == now => None,
+        "NotReady" => Some(BackendNotice::warning("EndpointsNotReady", message)),
+        "Drained" => Some(BackendNotice::warning("EndpointsRemoved", message)),
+        _ => Some(BackendNotice::normal("BackendBack", "its endpoints are as its source has them again".into())),
+    }
+}
+
+fn of_incarnation(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Vec<BackendNotice> {
+    let mut notices = Vec::new();
+    let owner = next.incarnation.as_deref().unwrap_or_default();
+    if let Some(refused) = next.refused_incarnation.as_ref().filter(|_| said.refused_incarnation != next.refused_incarnation)
+    {
+        let message = format!("an agent of source {refused} was refused: this name belongs to source {owner}");
+        notices.push(BackendNotice::warning("IncarnationRefused", message));
+    }
+    if let (Some(before), Some(now)) = (&said.incarnation, &next.incarnation)
+        && before != now
+    {
+        let message = format!("this name belongs to source {now} now; it belonged to source {before}");
+        notices.push(BackendNotice::normal("IncarnationConfirmed", message));
+    }
+    notices
+}

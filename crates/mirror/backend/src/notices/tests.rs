@@ -1,0 +1,109 @@
+//! Two statuses, and what happened between them.
+
+use gimbal_reconcile::Stage;
+
+use super::*;
+use crate::StatusFacts;
+
+/// Returns the status that follows from what is known of a backend.
+fn status(standing: &Standing) -> BackendResourceStatus {
+    let facts = StatusFacts { generation: 1, problem: None, standing: Some(standing) };
+    let mut status = facts.rest();
+    for (type_, flag, reason, message) in facts.conditions() {
+        status.conditions.push(crate::BackendCondition {
+            type_,
+            status: flag.into(),
+            reason: reason.into(),
+            message,
+            last_transition_time: String::new(),
+            observed_generation: 1,
+        });
+    }
+    status
+}
+
+/// Returns the reasons of what happened between two standings, those of warnings with an exclamation mark.
+fn between(before: &Standing, after: &Standing) -> Vec<String> {
+    let name = BackendName::parse("node02").unwrap();
+    let found = notices(&name, &status(before), &status(after), after);
+    found.iter().map(|notice| format!("{}{}", notice.reason, if notice.is_warning { "!" } else { "" })).collect()
+}
+
+fn holding(ids: &[&str]) -> Standing {
+    let held = ids.iter().map(|id| ((*id).to_owned(), format!("holds {id}"))).collect();
+    Standing { held, ..Standing::example() }
+}
+
+fn lost(stage: Stage) -> Standing {
+    Standing { connected: false, stage, ..Standing::example() }
+}
+
+#[test]
+fn a_hold_is_reported_once_and_its_end_with_its_reason() {
+    let (none, one) = (holding(&[]), holding(&["0a"]));
+    assert_eq!(between(&none, &one), ["RemovalHeld!"]);
+    assert_eq!(between(&one, &one), [""; 0], "as after a restart of the writer");
+    // It grew: the id before is not one that can be approved.
+    assert_eq!(between(&one, &holding(&["0b"])), ["RemovalHeld!"]);
+    assert_eq!(between(&one, &none), ["HoldEnded"]);
+    let release = LastRelease { id: "0a".into(), endpoints: 40, by: Release::Approval };
+    let released = Standing { released: vec![release], ..holding(&[]) };
+    assert_eq!(between(&one, &released), ["HoldReleased"]);
+    assert_eq!(between(&none, &released), [""; 0]);
+    // Both guards may hold the same, each under an id of its own.
+    assert_eq!(between(&holding(&["0a", "0b"]), &one), [""; 0], "something is still held");
+}
+
+#[test]
+fn the_message_of_a_hold_says_how_to_let_it_through() {
+    let (name, one) = (BackendName::parse("node02").unwrap(), holding(&["0a"]));
+    let found = notices(&name, &BackendResourceStatus::default(), &status(&one), &one);
+    assert_eq!(found[0].message, "holds 0a; `gimbalctl approve 0a --backend node02` lets it through");
+}
+
+#[test]
+fn each_stage_of_a_loss_is_reported_once() {
+    let stages = [Stage::Hold, Stage::NotReady, Stage::Drained];
+    let expected = [
+        ["", "EndpointsNotReady!", "EndpointsRemoved!"],
+        ["BackendBack", "", "EndpointsRemoved!"],
+        ["BackendBack", "EndpointsNotReady!", ""],
+    ];
+    for (before, row) in stages.into_iter().zip(expected) {
+        for (after, reason) in stages.into_iter().zip(row) {
+            assert_eq!(between(&lost(before), &lost(after)).concat(), reason, "{before:?} to {after:?}");
+        }
+    }
+}
+
+#[test]
+fn another_source_is_reported_when_it_is_refused_and_when_it_is_confirmed() {
+    let of = |incarnation: &str, refused: Option<&str>| Standing {
+        incarnation: Some(incarnation.to_owned()),
+        refused_incarnation: refused.map(ToOwned::to_owned),
+        ..Standing::example()
+    };
+    assert_eq!(between(&of("a", None), &of("a", Some("b"))), ["IncarnationRefused!"]);
+    assert_eq!(between(&of("a", Some("b")), &of("a", Some("b"))), [""; 0]);
+    assert_eq!(between(&of("a", Some("b")), &of("b", None)), ["IncarnationConfirmed"]);
+    // The first source of a backend takes its name without anybody's word.
+    assert_eq!(between(&Standing::example(), &of("a", None)), [""; 0]);
+}
+
+#[test]
+fn a_refused_source_stays_refused_over_a_restart_until_an_agent_of_the_right_one_is_back() {
+    let refused = || Standing {
+        connected: false,
+        incarnation: Some("a".into()),
+        refused_incarnation: Some("b".into()),
+        ..Standing::example()
+    };
+    let restarted = || Standing { refused_incarnation: None, ..refused() };
+    let said = status(&refused());
+    assert_eq!(between(&refused(), &restarted().or_as_said(&said)), [""; 0]);
+    assert_eq!(restarted().or_as_said(&said).refused_incarnation.as_deref(), Some("b"));
+    let confirmed = Standing { incarnation: Some("b".into()), ..restarted() };
+    assert_eq!(confirmed.or_as_said(&said).refused_incarnation, None);
+    let back = Standing { connected: true, ..restarted() };
+    assert_eq!(back.or_as_said(&said).refused_incarnation, None);
+}
