@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_backend::{
-    BackendObjects, BackendProblem, BackendResource, BackendResourceStatus, Standing, StatusFacts, StatusReports,
-    notices,
+    AskedOrders, BackendAnswer, BackendObjects, BackendOrder, BackendProblem, BackendResource, BackendResourceStatus,
+    OrderBook, Standing, StatusFacts, StatusReports, notices,
 };
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::Meta;
@@ -22,7 +22,7 @@ use crate::mailbox::{Ended, Handle};
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
 /// Fields of a status that are left out where there is nothing to say, and have to be removed by name.
-const OPTIONAL: [&str; 3] = ["incarnation", "refusedIncarnation", "heldChanges"];
+const OPTIONAL: [&str; 4] = ["incarnation", "refusedIncarnation", "heldChanges", "answers"];
 
 /// An object that gets a status.
 #[derive(Debug, Clone)]
@@ -34,6 +34,8 @@ pub(crate) struct StatusTarget {
     in_force: bool,
     /// Its status when it was read last.
     there: Option<BackendResourceStatus>,
+    /// What its annotations decide.
+    orders: BTreeMap<BackendOrder, String>,
 }
 
 /// Returns the objects that get a status: those that are there.
@@ -46,6 +48,7 @@ pub(crate) fn status_targets(objects: &BackendObjects) -> Vec<StatusTarget> {
         problem: known.problem,
         in_force: known.in_force.is_some(),
         there: known.status.cloned(),
+        orders: known.orders.clone(),
     });
     target.collect()
 }
@@ -65,6 +68,7 @@ pub(crate) struct StatusWriter {
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     reports: StatusReports,
+    orders: OrderBook,
     epoch: Option<u64>,
     /// A failure was logged, and its end not yet.
     failing: bool,
@@ -101,6 +105,7 @@ impl StatusWriter {
         if leads != self.said.epoch {
             // Another process may have written meanwhile.
             self.said.reports.forget();
+            self.said.orders.forget();
             self.events.forget();
             self.said.epoch = leads;
         }
@@ -108,11 +113,20 @@ impl StatusWriter {
             return Ok(());
         }
         // Who does not know yet what its predecessor stored has nothing to say.
-        let Some(mut standings) = self.owner.ask(standings).await? else { return Ok(()) };
         let targets = self.targets.borrow().clone();
+        let in_force = targets.iter().filter(|target| target.in_force);
+        let asked: Vec<AskedOrders> = in_force.map(|target| self.asked(target)).collect();
+        let mut book = std::mem::take(&mut self.said.orders);
+        let look = move |state: &mut Reconciler| {
+            let known = known(state, &mut book, &asked);
+            (known, book)
+        };
+        let (known, book) = self.owner.ask(look).await?;
+        self.said.orders = book;
+        let Some(mut known) = known else { return Ok(()) };
         for target in targets {
-            let standing = standings.remove(&target.name).filter(|_| target.in_force);
-            match self.write(&target, standing).await {
+            let known = known.remove(&target.name).filter(|_| target.in_force);
+            match self.write(&target, known).await {
                 Ok(()) => self.said.failing = false,
                 // Logged once for each outage: it is tried again with the next look.
                 Err(error) if !std::mem::replace(&mut self.said.failing, true) => {
@@ -124,12 +138,20 @@ impl StatusWriter {
         Ok(())
     }
 
-    async fn write(&mut self, target: &StatusTarget, standing: Option<Standing>) -> Result<(), ApiError> {
+    fn asked(&self, target: &StatusTarget) -> AskedOrders {
+        let StatusTarget { name, uid, there, orders, .. } = target;
+        let said = self.said.reports.said(name, uid, there.as_ref());
+        AskedOrders { name: name.clone(), orders: orders.clone(), said }
+    }
+
+    async fn write(&mut self, target: &StatusTarget, known: Option<KnownBackend>) -> Result<(), ApiError> {
         let StatusTarget { name, uid, there, .. } = target;
         let said = self.said.reports.said(name, uid, there.as_ref());
-        let standing = standing.map(|standing| standing.or_as_said(&said));
+        let (standing, answers) = known.map(|known| (known.standing.or_as_said(&said), known.answers)).unzip();
+        // An answer is not given twice, even if the object cannot be used for a while.
+        let answers = answers.unwrap_or_else(|| said.answers.clone());
         let problem = target.problem.as_ref();
-        let facts = StatusFacts { generation: target.generation, problem, standing: standing.as_ref() };
+        let facts = StatusFacts { generation: target.generation, problem, standing: standing.as_ref(), answers: &answers };
         let (now, at) = (Instant::now(), Timestamp::now());
         let wall = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         let Some(status) = self.said.reports.due(name, uid, there.as_ref(), &facts, now, &wall) else { return Ok(()) };
@@ -161,18 +183,32 @@ fn patch(status: &BackendResourceStatus) -> serde_json::Value {
     patch
 }
 
-/// Returns what is known of each configured backend; `None` if this process cannot know it, because it does not lead.
-fn standings(state: &mut Reconciler) -> Option<BTreeMap<BackendName, Standing>> {
+/// What is known of a configured backend.
+struct KnownBackend {
+    standing: Standing,
+    answers: Vec<BackendAnswer>,
+}
+
+/// Carries out what annotations decide, and returns what is known of each configured backend then; `None` if this process cannot know
+/// it, because it does not lead.
+fn known(
+    state: &mut Reconciler,
+    book: &mut OrderBook,
+    asked: &[AskedOrders],
+) -> Option<BTreeMap<BackendName, KnownBackend>> {
     if !state.is_leading() {
         return None;
     }
+    let mut answers: BTreeMap<&BackendName, Vec<BackendAnswer>> =
+        asked.iter().map(|asked| (&asked.name, book.carry_out(state, asked))).collect();
     let pending = state.pending_by_backend();
     let listed = state.backends().iter().filter(|(_, backend)| backend.is_listed());
-    let standing = listed.map(|(name, backend)| {
+    let known = listed.map(|(name, backend)| {
         let waits = pending.get(name).copied().unwrap_or_default();
-        (name.clone(), Standing::of(backend, waits))
+        let answers = answers.remove(name).unwrap_or_default();
+        (name.clone(), KnownBackend { standing: Standing::of(backend, waits), answers })
     });
-    Some(standing.collect())
+    Some(known.collect())
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -7,6 +7,7 @@
 
 mod notices;
 mod objects;
+mod orders;
 mod reports;
 mod resource;
 mod sections;
@@ -16,6 +17,7 @@ mod values;
 
 pub use notices::{BackendNotice, notices};
 pub use objects::{BackendObjects, BackendProblem, KnownObject};
+pub use orders::{AnswerResult, AskedOrders, BackendAnswer, BackendOrder, OrderBook};
 pub use reports::StatusReports;
 pub use resource::BackendResource;
 pub use sections::{

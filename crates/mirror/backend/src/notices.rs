@@ -9,7 +9,7 @@ mod tests;
 use gimbal_guard::{LastRelease, Release};
 use gimbal_model::BackendName;
 
-use crate::{BackendResourceStatus, ConditionType, Standing};
+use crate::{AnswerResult, BackendAnswer, BackendOrder, BackendResourceStatus, ConditionType, Standing};
 
 /// What happened to a backend, in the words of an Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,8 @@ pub fn notices(
 ) -> Vec<BackendNotice> {
     let mut notices = of_holds(name, said, next, standing);
     notices.extend(of_loss(said, next));
-    notices.extend(of_incarnation(said, next));
+    notices.extend(of_incarnation(name, said, next));
+    notices.extend(of_answers(said, next));
     notices
 }
 
@@ -54,7 +55,8 @@ fn of_holds(
 ) -> Vec<BackendNotice> {
     let mut notices = Vec::new();
     for (id, words) in standing.held.iter().filter(|(id, _)| !said.held_changes.contains(id)) {
-        let message = format!("{words}; `gimbalctl approve {id} --backend {name}` lets it through");
+        let how = annotate(name, BackendOrder::Approve, id);
+        let message = format!("{words}; `{how}` lets it through, as `gimbalctl approve {id} --backend {name}` does");
         notices.push(BackendNotice::warning("RemovalHeld", message));
     }
     for id in said.held_changes.iter().filter(|id| !next.held_changes.contains(id)) {
@@ -89,12 +91,19 @@ fn of_loss(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Option
     }
 }
 
-fn of_incarnation(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Vec<BackendNotice> {
+fn of_incarnation(
+    name: &BackendName,
+    said: &BackendResourceStatus,
+    next: &BackendResourceStatus,
+) -> Vec<BackendNotice> {
     let mut notices = Vec::new();
     let owner = next.incarnation.as_deref().unwrap_or_default();
     if let Some(refused) = next.refused_incarnation.as_ref().filter(|_| said.refused_incarnation != next.refused_incarnation)
     {
-        let message = format!("an agent of source {refused} was refused: this name belongs to source {owner}");
+        let how = annotate(name, BackendOrder::ConfirmIncarnation, refused);
+        let message = format!(
+            "an agent of source {refused} was refused: this name belongs to source {owner}; `{how}` gives it to the other"
+        );
         notices.push(BackendNotice::warning("IncarnationRefused", message));
     }
     if let (Some(before), Some(now)) = (&said.incarnation, &next.incarnation)
@@ -104,4 +113,17 @@ fn of_incarnation(said: &BackendResourceStatus, next: &BackendResourceStatus) ->
         notices.push(BackendNotice::normal("IncarnationConfirmed", message));
     }
     notices
+}
+
+/// One that was followed shows in what it did.
+fn of_answers(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Vec<BackendNotice> {
+    let new = next.answers.iter().filter(|answer| !said.answers.contains(answer));
+    let refused = new.filter(|answer| answer.result == AnswerResult::Refused);
+    let message = |answer: &BackendAnswer| format!("{}={}: {}", answer.annotation, answer.value, answer.message);
+    refused.map(|answer| BackendNotice::warning("OrderRefused", message(answer))).collect()
+}
+
+/// Returns the command that sets an annotation.
+fn annotate(name: &BackendName, order: BackendOrder, value: &str) -> String {
+    format!("kubectl annotate backend {name} --overwrite {}={value}", order.annotation())
 }

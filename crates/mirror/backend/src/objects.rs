@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use gimbal_model::BackendName;
 
-use crate::{BackendResource, BackendResourceStatus, BackendSpec, InvalidSpec};
+use crate::{BackendOrder, BackendResource, BackendResourceStatus, BackendSpec, InvalidSpec};
 
 /// Why what an object says is not in force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +47,8 @@ struct Entry {
     in_force: Option<Arc<BackendSpec>>,
     /// What the writer said of it last.
     status: Option<BackendResourceStatus>,
+    /// What its annotations decide.
+    orders: BTreeMap<BackendOrder, String>,
     /// UID of the definition by which it was read.
     definition: Arc<str>,
     presence: Presence,
@@ -65,6 +67,8 @@ pub struct KnownObject<'a> {
     pub problem: Option<BackendProblem>,
     /// What the writer said of it last.
     pub status: Option<&'a BackendResourceStatus>,
+    /// What its annotations decide, and the values of these.
+    pub orders: &'a BTreeMap<BackendOrder, String>,
     /// Whether the backend stays although its object is not there.
     pub is_kept: bool,
 }
@@ -116,6 +120,7 @@ impl BackendObjects {
             conflict: None,
             in_force,
             status: object.status.clone(),
+            orders: BackendOrder::among(&meta.meta.annotations),
             definition: self.definition.clone(),
             presence: Presence::There,
         };
@@ -183,6 +188,7 @@ impl BackendObjects {
                 in_force: entry.in_force.as_deref(),
                 problem,
                 status: entry.status.as_ref(),
+                orders: &entry.orders,
                 is_kept: entry.presence == Presence::Kept,
             };
             (name, known)

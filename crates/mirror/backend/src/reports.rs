@@ -77,7 +77,8 @@ impl StatusReports {
             || said.observed_generation != next.observed_generation
             || said.incarnation != next.incarnation
             || said.refused_incarnation != next.refused_incarnation
-            || said.held_changes != next.held_changes;
+            || said.held_changes != next.held_changes
+            || said.answers != next.answers;
         (is_news || (is_old && said != next)).then_some(next)
     }
 

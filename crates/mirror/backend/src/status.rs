@@ -8,7 +8,7 @@ use gimbal_reconcile::{Backend, Mode, Stage, describe_hold, describe_unmatched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::BackendProblem;
+use crate::{BackendAnswer, BackendProblem};
 
 /// What the writer says of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +34,10 @@ pub struct BackendResourceStatus {
     /// Ids of the removals that the guard holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_changes: Vec<String>,
+    /// What came of the annotations by which people decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["annotation"]))]
+    pub answers: Vec<BackendAnswer>,
 }
 
 /// A condition, as everywhere in Kubernetes.
@@ -165,6 +169,8 @@ pub struct StatusFacts<'a> {
     pub problem: Option<&'a BackendProblem>,
     /// How the backend is; `None` if nothing of it was ever in force.
     pub standing: Option<&'a Standing>,
+    /// What came of the object's annotations.
+    pub answers: &'a [BackendAnswer],
 }
 
 /// A condition without its times.
@@ -293,6 +299,7 @@ impl StatusFacts<'_> {
             incarnation: standing.incarnation,
             refused_incarnation: standing.refused_incarnation,
             held_changes: standing.held.into_iter().map(|(id, _)| id).collect(),
+            answers: self.answers.to_vec(),
         }
     }
 }

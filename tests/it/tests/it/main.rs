@@ -20,6 +20,7 @@ mod alerts;
 mod alone;
 mod backend_events;
 mod backend_objects;
+mod backend_orders;
 mod bad_input;
 mod certificates;
 mod cli;

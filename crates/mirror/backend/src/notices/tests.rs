@@ -7,7 +7,7 @@ use crate::StatusFacts;
 
 /// Returns the status that follows from what is known of a backend.
 fn status(standing: &Standing) -> BackendResourceStatus {
-    let facts = StatusFacts { generation: 1, problem: None, standing: Some(standing) };
+    let facts = StatusFacts { generation: 1, problem: None, standing: Some(standing), answers: &[] };
     let mut status = facts.rest();
     for (type_, flag, reason, message) in facts.conditions() {
         status.conditions.push(crate::BackendCondition {
@@ -58,7 +58,8 @@ fn a_hold_is_reported_once_and_its_end_with_its_reason() {
 fn the_message_of_a_hold_says_how_to_let_it_through() {
     let (name, one) = (BackendName::parse("node02").unwrap(), holding(&["0a"]));
     let found = notices(&name, &BackendResourceStatus::default(), &status(&one), &one);
-    assert_eq!(found[0].message, "holds 0a; `gimbalctl approve 0a --backend node02` lets it through");
+    assert_eq!(found[0].message, "holds 0a; `kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/approve=0a` lets it through, as \
+         `gimbalctl approve 0a --backend node02` does");
 }
 
 #[test]
@@ -106,4 +107,22 @@ fn a_refused_source_stays_refused_over_a_restart_until_an_agent_of_the_right_one
     assert_eq!(confirmed.or_as_said(&said).refused_incarnation, None);
     let back = Standing { connected: true, ..restarted() };
     assert_eq!(back.or_as_said(&said).refused_incarnation, None);
+}
+
+#[test]
+fn an_annotation_that_is_refused_is_reported_once() {
+    let answer = |result| BackendAnswer {
+        annotation: BackendOrder::Approve.annotation().to_owned(),
+        value: "0a".to_owned(),
+        result,
+        message: "nothing is held".to_owned(),
+    };
+    let (name, standing) = (BackendName::parse("node02").unwrap(), Standing::example());
+    let with = |result| BackendResourceStatus { answers: vec![answer(result)], ..status(&standing) };
+    let refused = with(AnswerResult::Refused);
+    let found = notices(&name, &status(&standing), &refused, &standing);
+    assert_eq!(found[0].message, "gimbal.projectcontour.io/approve=0a: nothing is held");
+    assert_eq!((found.len(), found[0].reason, found[0].is_warning), (1, "OrderRefused", true));
+    assert_eq!(notices(&name, &refused, &refused, &standing), []);
+    assert_eq!(notices(&name, &status(&standing), &with(AnswerResult::Done), &standing), []);
 }
