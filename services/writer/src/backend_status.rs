@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_backend::{
-    AskedOrders, BackendAnswer, BackendObjects, BackendOrder, BackendProblem, BackendResource, BackendResourceStatus,
-    OrderBook, Standing, StatusFacts, StatusReports, notices,
+    AskedOrders, BackendObjects, BackendOrder, BackendProblem, BackendRemoval, BackendResource, BackendResourceStatus,
+    OrderBook, RemovalPhase, Standing, StatusFacts, StatusReports, notices, wanted_finalizers,
 };
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::Meta;
@@ -17,12 +17,13 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::backend_events::BackendEvents;
+use crate::backend_look::{AskedObject, KnownBackend, look_at};
 use crate::mailbox::{Ended, Handle};
 
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
 /// Fields of a status that are left out where there is nothing to say, and have to be removed by name.
-const OPTIONAL: [&str; 4] = ["incarnation", "refusedIncarnation", "heldChanges", "answers"];
+const OPTIONAL: [&str; 5] = ["incarnation", "refusedIncarnation", "heldChanges", "answers", "removal"];
 
 /// An object that gets a status.
 #[derive(Debug, Clone)]
@@ -32,6 +33,9 @@ pub(crate) struct StatusTarget {
     generation: i64,
     problem: Option<BackendProblem>,
     in_force: bool,
+    is_leaving: bool,
+    resource_version: Arc<str>,
+    finalizers: Vec<Arc<str>>,
     /// Its status when it was read last.
     there: Option<BackendResourceStatus>,
     /// What its annotations decide.
@@ -47,6 +51,9 @@ pub(crate) fn status_targets(objects: &BackendObjects) -> Vec<StatusTarget> {
         generation: known.generation,
         problem: known.problem,
         in_force: known.in_force.is_some(),
+        is_leaving: known.is_leaving,
+        resource_version: known.resource_version.into(),
+        finalizers: known.finalizers.to_vec(),
         there: known.status.cloned(),
         orders: known.orders.clone(),
     });
@@ -112,20 +119,19 @@ impl StatusWriter {
         if !self.may_write() {
             return Ok(());
         }
-        // Who does not know yet what its predecessor stored has nothing to say.
         let targets = self.targets.borrow().clone();
-        let in_force = targets.iter().filter(|target| target.in_force);
-        let asked: Vec<AskedOrders> = in_force.map(|target| self.asked(target)).collect();
+        let asked: Vec<AskedObject> = targets.iter().map(|target| self.asked(target)).collect();
         let mut book = std::mem::take(&mut self.said.orders);
         let look = move |state: &mut Reconciler| {
-            let known = known(state, &mut book, &asked);
+            let known = look_at(state, &mut book, &asked, Instant::now());
             (known, book)
         };
         let (known, book) = self.owner.ask(look).await?;
         self.said.orders = book;
+        // Who does not know yet what its predecessor stored has nothing to say.
         let Some(mut known) = known else { return Ok(()) };
         for target in targets {
-            let known = known.remove(&target.name).filter(|_| target.in_force);
+            let known = known.remove(&target.name).unwrap_or_default();
             match self.write(&target, known).await {
                 Ok(()) => self.said.failing = false,
                 // Logged once for each outage: it is tried again with the next look.
@@ -138,37 +144,52 @@ impl StatusWriter {
         Ok(())
     }
 
-    fn asked(&self, target: &StatusTarget) -> AskedOrders {
-        let StatusTarget { name, uid, there, orders, .. } = target;
+    fn asked(&self, target: &StatusTarget) -> AskedObject {
+        let StatusTarget { name, uid, there, orders, in_force, is_leaving, .. } = target;
         let said = self.said.reports.said(name, uid, there.as_ref());
-        AskedOrders { name: name.clone(), orders: orders.clone(), said }
+        let orders = AskedOrders { name: name.clone(), orders: orders.clone(), said };
+        AskedObject { in_force: *in_force, is_leaving: *is_leaving, orders }
     }
 
-    async fn write(&mut self, target: &StatusTarget, known: Option<KnownBackend>) -> Result<(), ApiError> {
+    async fn write(&mut self, target: &StatusTarget, known: KnownBackend) -> Result<(), ApiError> {
         let StatusTarget { name, uid, there, .. } = target;
         let said = self.said.reports.said(name, uid, there.as_ref());
-        let (standing, answers) = known.map(|known| (known.standing.or_as_said(&said), known.answers)).unzip();
+        let standing = known.standing.map(|standing| standing.or_as_said(&said));
         // An answer is not given twice, even if the object cannot be used for a while.
-        let answers = answers.unwrap_or_else(|| said.answers.clone());
-        let problem = target.problem.as_ref();
-        let facts = StatusFacts { generation: target.generation, problem, standing: standing.as_ref(), answers: &answers };
+        let answers = known.answers.unwrap_or_else(|| said.answers.clone());
+        let removal = known.removal.and_then(|state| match state {
+            Some(state) => Some(BackendRemoval::of(name, &state, said.removal.as_ref())),
+            None => said.removal.clone(),
+        });
+        let (standing, removal) = (standing.as_ref(), removal.as_ref());
+        let (generation, problem) = (target.generation, target.problem.as_ref());
+        let facts = StatusFacts { generation, problem, standing, answers: &answers, removal };
         let (now, at) = (Instant::now(), Timestamp::now());
         let wall = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let Some(status) = self.said.reports.due(name, uid, there.as_ref(), &facts, now, &wall) else { return Ok(()) };
-        let meta = Meta { name: name.as_str().into(), uid: uid.clone(), ..Meta::default() };
-        match self.cluster.patch_status::<BackendResource>(&meta, &patch(&status)).await {
-            Ok(_) => {
-                // After the status, from which the next writer knows what was said.
-                for notice in standing.iter().flat_map(|standing| notices(name, &said, &status, standing)) {
-                    self.events.push(name, uid, &notice, at);
-                }
-                self.said.reports.wrote(name, status, now);
-                Ok(())
+        if let Some(status) = self.said.reports.due(name, uid, there.as_ref(), &facts, now, &wall) {
+            let meta = Meta { name: name.as_str().into(), uid: uid.clone(), ..Meta::default() };
+            if passed(self.cluster.patch_status::<BackendResource>(&meta, &patch(&status)).await)?.is_none() {
+                return Ok(());
             }
-            // Deleted, or made anew: the watch says so.
-            Err(ApiError::NotFound { .. } | ApiError::Conflict { .. } | ApiError::Withheld) => Ok(()),
-            Err(error) => Err(error),
+            // After the status, from which the next writer knows what was said.
+            for notice in notices(name, &said, &status, standing) {
+                self.events.push(name, uid, &notice, at);
+            }
+            self.said.reports.wrote(name, status, now);
         }
+        // After the status as well: it has to say that nothing is left, or that counts as a loss of the object.
+        let is_removed = removal.is_some_and(|removal| removal.phase == RemovalPhase::Removed);
+        self.set_finalizers(target, is_removed).await
+    }
+
+    async fn set_finalizers(&self, target: &StatusTarget, is_removed: bool) -> Result<(), ApiError> {
+        let StatusTarget { name, uid, resource_version, finalizers, in_force, is_leaving, .. } = target;
+        let Some(wanted) = wanted_finalizers(finalizers, *in_force, *is_leaving, is_removed) else { return Ok(()) };
+        // A patch replaces the whole list, so it has to be the list of the version that was read.
+        let (name, resource_version) = (name.as_str().into(), resource_version.clone());
+        let meta = Meta { name, uid: uid.clone(), resource_version, ..Meta::default() };
+        let change = serde_json::json!({"metadata": {"finalizers": wanted}});
+        passed(self.cluster.merge_patch::<BackendResource>(&meta, &change).await).map(drop)
     }
 }
 
@@ -183,32 +204,13 @@ fn patch(status: &BackendResourceStatus) -> serde_json::Value {
     patch
 }
 
-/// What is known of a configured backend.
-struct KnownBackend {
-    standing: Standing,
-    answers: Vec<BackendAnswer>,
-}
-
-/// Carries out what annotations decide, and returns what is known of each configured backend then; `None` if this process cannot know
-/// it, because it does not lead.
-fn known(
-    state: &mut Reconciler,
-    book: &mut OrderBook,
-    asked: &[AskedOrders],
-) -> Option<BTreeMap<BackendName, KnownBackend>> {
-    if !state.is_leading() {
-        return None;
+/// Returns the answer to a write; `None` if the object changed, was deleted or made anew, as the watch will say.
+fn passed(answer: Result<BackendResource, ApiError>) -> Result<Option<BackendResource>, ApiError> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(ApiError::NotFound { .. } | ApiError::Conflict { .. } | ApiError::Withheld) => Ok(None),
+        Err(error) => Err(error),
     }
-    let mut answers: BTreeMap<&BackendName, Vec<BackendAnswer>> =
-        asked.iter().map(|asked| (&asked.name, book.carry_out(state, asked))).collect();
-    let pending = state.pending_by_backend();
-    let listed = state.backends().iter().filter(|(_, backend)| backend.is_listed());
-    let known = listed.map(|(name, backend)| {
-        let waits = pending.get(name).copied().unwrap_or_default();
-        let answers = answers.remove(name).unwrap_or_default();
-        (name.clone(), KnownBackend { standing: Standing::of(backend, waits), answers })
-    });
-    Some(known.collect())
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -15,6 +15,7 @@ mod agent_streams;
 mod apply;
 mod args;
 mod backend_events;
+mod backend_look;
 mod backend_state;
 mod backend_status;
 mod backend_watch;

@@ -8,6 +8,7 @@
 mod notices;
 mod objects;
 mod orders;
+mod removal;
 mod reports;
 mod resource;
 mod sections;
@@ -18,6 +19,7 @@ mod values;
 pub use notices::{BackendNotice, notices};
 pub use objects::{BackendObjects, BackendProblem, KnownObject};
 pub use orders::{AnswerResult, AskedOrders, BackendAnswer, BackendOrder, OrderBook};
+pub use removal::{BackendRemoval, FINALIZER, NAMED_SERVICES, RemovalPhase, wanted_finalizers};
 pub use reports::StatusReports;
 pub use resource::BackendResource;
 pub use sections::{

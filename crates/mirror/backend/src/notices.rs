@@ -9,7 +9,10 @@ mod tests;
 use gimbal_guard::{LastRelease, Release};
 use gimbal_model::BackendName;
 
-use crate::{AnswerResult, BackendAnswer, BackendOrder, BackendResourceStatus, ConditionType, Standing};
+use crate::{
+    AnswerResult, BackendAnswer, BackendOrder, BackendRemoval, BackendResourceStatus, ConditionType, RemovalPhase,
+    Standing,
+};
 
 /// What happened to a backend, in the words of an Event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +41,12 @@ pub fn notices(
     name: &BackendName,
     said: &BackendResourceStatus,
     next: &BackendResourceStatus,
-    standing: &Standing,
+    standing: Option<&Standing>,
 ) -> Vec<BackendNotice> {
-    let mut notices = of_holds(name, said, next, standing);
+    let mut notices: Vec<_> = of_removal(name, said.removal.as_ref(), next.removal.as_ref()).into_iter().collect();
+    // Of a backend that is not known there is nothing else to say.
+    let Some(standing) = standing else { return notices };
+    notices.extend(of_holds(name, said, next, standing));
     notices.extend(of_loss(said, next));
     notices.extend(of_incarnation(name, said, next));
     notices.extend(of_answers(said, next));
@@ -98,7 +104,8 @@ fn of_incarnation(
 ) -> Vec<BackendNotice> {
     let mut notices = Vec::new();
     let owner = next.incarnation.as_deref().unwrap_or_default();
-    if let Some(refused) = next.refused_incarnation.as_ref().filter(|_| said.refused_incarnation != next.refused_incarnation)
+    if let Some(refused) =
+        next.refused_incarnation.as_ref().filter(|_| said.refused_incarnation != next.refused_incarnation)
     {
         let how = annotate(name, BackendOrder::ConfirmIncarnation, refused);
         let message = format!(
@@ -123,7 +130,46 @@ fn of_answers(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Vec
     refused.map(|answer| BackendNotice::warning("OrderRefused", message(answer))).collect()
 }
 
-/// Returns the command that sets an annotation.
+fn of_removal(
+    name: &BackendName,
+    said: Option<&BackendRemoval>,
+    next: Option<&BackendRemoval>,
+) -> Option<BackendNotice> {
+    let Some(next) = next else {
+        // One in quarantine begins anew when it was removed.
+        let was_removing = said.is_some_and(|said| said.phase == RemovalPhase::Removing);
+        return was_removing.then(|| drained());
+    };
+    if !next.is_news(said) {
+        return None;
+    }
+    let (_, _, why) = next.stated();
+    Some(match next.phase {
+        RemovalPhase::AwaitsApproval => {
+            let how = annotate(name, BackendOrder::Decommission, &next.id);
+            let first = next.first.join(", ");
+            let message = format!(
+                "the object is deleted, and the backend stays in force until its removal is approved by `{how}`: {} would go, first {first}",
+                next.figures()
+            );
+            BackendNotice::warning("RemovalAwaitsApproval", message)
+        }
+        RemovalPhase::Removing => BackendNotice::normal("Decommissioning", why),
+        RemovalPhase::Removed => drained(),
+        RemovalPhase::OfAnotherWriter => BackendNotice::warning("RemovalRefused", why),
+    })
+}
+
+fn drained() -> BackendNotice {
+    BackendNotice::normal("Drained", "nothing of it is left in the Gimbal cluster".into())
+}
+
+/// Returns the command that sets an annotation. What an agent chose is shown only as far as no shell reads it otherwise.
 fn annotate(name: &BackendName, order: BackendOrder, value: &str) -> String {
-    format!("kubectl annotate backend {name} --overwrite {}={value}", order.annotation())
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+    let shown = match value.chars().all(is_plain) {
+        true => value,
+        false => "VALUE",
+    };
+    format!("kubectl annotate backend {name} --overwrite {}={shown}", order.annotation())
 }

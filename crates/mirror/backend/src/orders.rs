@@ -8,9 +8,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gimbal_model::BackendName;
-use gimbal_reconcile::{NotConfirmed, Reconciler};
+use gimbal_reconcile::{NotConfirmed, NotDecommissioned, Reconciler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -19,17 +20,19 @@ use crate::BackendResourceStatus;
 /// The longest value that is read, in bytes. What may be decided is named by less.
 const LONGEST: usize = 256;
 
-/// A decision that an annotation stands for.
+/// What an annotation decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BackendOrder {
     /// Let a removal through that the guard holds. The value is the id of the hold.
     Approve,
     /// Give the backend's name to another source. The value is the incarnation of that.
     ConfirmIncarnation,
+    /// Remove everything of a backend whose object is being deleted. The value is the id in `status.removal`.
+    Decommission,
 }
 
 impl BackendOrder {
-    const ALL: [Self; 2] = [Self::Approve, Self::ConfirmIncarnation];
+    const ALL: [Self; 3] = [Self::Approve, Self::ConfirmIncarnation, Self::Decommission];
 
     /// Returns the key of its annotation.
     #[must_use]
@@ -37,6 +40,7 @@ impl BackendOrder {
         match self {
             Self::Approve => "gimbal.projectcontour.io/approve",
             Self::ConfirmIncarnation => "gimbal.projectcontour.io/confirm-incarnation",
+            Self::Decommission => "gimbal.projectcontour.io/decommission",
         }
     }
 
@@ -114,18 +118,22 @@ impl OrderBook {
 
     /// Carries out the orders of an object that have no answer yet. Returns all answers. A decision is answered once it is stored, so
     /// that a restart does not forget what the status says was done. Only a leader may call this.
-    pub fn carry_out(&mut self, state: &mut Reconciler, asked: &AskedOrders) -> Vec<BackendAnswer> {
+    pub fn carry_out(&mut self, state: &mut Reconciler, asked: &AskedOrders, now: Instant) -> Vec<BackendAnswer> {
         // One that is taken back and given again is another one.
         self.0.retain(|(name, order), _| *name != asked.name || asked.orders.contains_key(order));
-        asked.orders.iter().filter_map(|(order, value)| self.answer(state, asked, *order, value)).collect()
+        asked
+            .orders
+            .iter()
+            .filter_map(|(order, value)| self.answer(state, asked, (*order, value.as_str()), now))
+            .collect()
     }
 
     fn answer(
         &mut self,
         state: &mut Reconciler,
         asked: &AskedOrders,
-        order: BackendOrder,
-        value: &str,
+        (order, value): (BackendOrder, &str),
+        now: Instant,
     ) -> Option<BackendAnswer> {
         let slot = (asked.name.clone(), order);
         let under_way = self.0.remove(&slot).filter(|under_way| under_way.value == value);
@@ -139,7 +147,7 @@ impl OrderBook {
         };
         let under_way = match under_way {
             Some(under_way) => under_way,
-            None => match decide(state, asked, order, value) {
+            None => match decide(state, asked, (order, value), now) {
                 Decision::Wait => return None,
                 Decision::Refuse(why) => return answer(AnswerResult::Refused, why),
                 Decision::Decided(message) => {
@@ -154,10 +162,11 @@ impl OrderBook {
     }
 }
 
-fn decide(state: &mut Reconciler, asked: &AskedOrders, order: BackendOrder, value: &str) -> Decision {
+fn decide(state: &mut Reconciler, asked: &AskedOrders, (order, value): (BackendOrder, &str), now: Instant) -> Decision {
     match order {
         BackendOrder::Approve => approve(state, &asked.name, value),
         BackendOrder::ConfirmIncarnation => confirm(state, asked, value),
+        BackendOrder::Decommission => decommission(state, asked, value, now),
     }
 }
 
@@ -193,5 +202,35 @@ fn confirm(state: &mut Reconciler, asked: &AskedOrders, incarnation: &str) -> De
             "no agent was refused for this incarnation last; refused was {}",
             refused.as_deref().unwrap_or("none")
         )),
+    }
+}
+
+fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Instant) -> Decision {
+    let name = &asked.name;
+    let Some(backend) = state.backends().get(name) else { return Decision::Wait };
+    if backend.is_listed() && !backend.policy().leaving {
+        let why =
+            "the object is not being deleted: delete it first, then set the annotation to the id in status.removal";
+        return Decision::Refuse(why.into());
+    }
+    // The figures change while the backend is in force: what the status shows is what a person has seen.
+    let inventory = state.inventory(name);
+    let shown = asked.said.removal.as_ref().filter(|removal| removal.id == id);
+    let id = match shown.is_some_and(|shown| shown.is_about(&inventory)) {
+        true => inventory.id(name),
+        false => id.to_owned(),
+    };
+    match state.decommission(name, &id, now) {
+        Ok(inventory) => Decision::Decided(format!(
+            "the removal of {} Services with {} endpoints is ordered",
+            inventory.services, inventory.endpoints
+        )),
+        Err(NotDecommissioned::UnderWay(_)) => Decision::Decided("its removal was ordered before".into()),
+        Err(NotDecommissioned::NotReady) => Decision::Wait,
+        Err(NotDecommissioned::OtherFigures { .. }) => {
+            let now = inventory.id(name);
+            Decision::Refuse(format!("it has other figures by now: {now} is the id of what would go"))
+        }
+        Err(error @ NotDecommissioned::Unrecorded(_)) => Decision::Refuse(error.to_string()),
     }
 }

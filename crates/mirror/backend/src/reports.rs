@@ -37,12 +37,7 @@ impl StatusReports {
 
     /// Returns the status that was written last for the object with this UID: by this process, else as it was read.
     #[must_use]
-    pub fn said(
-        &self,
-        name: &BackendName,
-        uid: &str,
-        there: Option<&BackendResourceStatus>,
-    ) -> BackendResourceStatus {
+    pub fn said(&self, name: &BackendName, uid: &str, there: Option<&BackendResourceStatus>) -> BackendResourceStatus {
         let written = self.0.get(name).filter(|report| report.uid == uid).and_then(|report| report.written.as_ref());
         written.map(|(_, status)| status).or(there).cloned().unwrap_or_default()
     }
@@ -78,7 +73,9 @@ impl StatusReports {
             || said.incarnation != next.incarnation
             || said.refused_incarnation != next.refused_incarnation
             || said.held_changes != next.held_changes
-            || said.answers != next.answers;
+            || said.answers != next.answers
+            || said.removal.is_some() != next.removal.is_some()
+            || next.removal.as_ref().is_some_and(|removal| removal.is_news(said.removal.as_ref()));
         (is_news || (is_old && said != next)).then_some(next)
     }
 
@@ -112,7 +109,10 @@ impl Report {
             *lasting = (now, stated.clone());
         }
         // What needs somebody is said at once.
-        let is_urgent = matches!(type_, ConditionType::Held | ConditionType::Lost | ConditionType::Stalled);
+        let is_urgent = matches!(
+            type_,
+            ConditionType::Held | ConditionType::Lost | ConditionType::Stalled | ConditionType::Removed
+        );
         let is_news = is_urgent || now.saturating_duration_since(lasting.0) >= SETTLED;
         if is_news {
             self.differs.remove(type_);

@@ -8,7 +8,7 @@ use gimbal_reconcile::{Backend, Mode, Stage, describe_hold, describe_unmatched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BackendAnswer, BackendProblem};
+use crate::{BackendAnswer, BackendProblem, BackendRemoval};
 
 /// What the writer says of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -38,6 +38,9 @@ pub struct BackendResourceStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["annotation"]))]
     pub answers: Vec<BackendAnswer>,
+    /// What is removed, once the object is being deleted, or the removal was ordered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removal: Option<BackendRemoval>,
 }
 
 /// A condition, as everywhere in Kubernetes.
@@ -83,6 +86,8 @@ pub enum ConditionType {
     Lost,
     /// Services wait for room in its quota.
     QuotaExceeded,
+    /// Nothing of it is left, now that its object is being deleted.
+    Removed,
 }
 
 /// What is known of a backend that is in force.
@@ -171,13 +176,15 @@ pub struct StatusFacts<'a> {
     pub standing: Option<&'a Standing>,
     /// What came of the object's annotations.
     pub answers: &'a [BackendAnswer],
+    /// What is removed of it.
+    pub removal: Option<&'a BackendRemoval>,
 }
 
 /// A condition without its times.
 pub(crate) type Stated = (ConditionType, &'static str, &'static str, String);
 
 impl StatusFacts<'_> {
-    /// Returns the conditions that follow. What was never in force has the first three only.
+    /// Returns the conditions that follow. What was never in force has the first three only, and `Removed`.
     pub(crate) fn conditions(&self) -> Vec<Stated> {
         use ConditionType as Type;
         let (ready, reason, why) = self.ready();
@@ -194,6 +201,10 @@ impl StatusFacts<'_> {
                 false => (Type::Stalled, "False", "NotStalled", String::new()),
             },
         ];
+        conditions.extend(self.removal.map(|removal| {
+            let (is_over, reason, why) = removal.stated();
+            (Type::Removed, flag(is_over), reason, why)
+        }));
         let Some(standing) = self.standing else { return conditions };
         let either = |type_, is: bool, yes: (&'static str, &str), no: (&'static str, &str)| {
             let (reason, why) = if is { yes } else { no };
@@ -300,6 +311,7 @@ impl StatusFacts<'_> {
             refused_incarnation: standing.refused_incarnation,
             held_changes: standing.held.into_iter().map(|(id, _)| id).collect(),
             answers: self.answers.to_vec(),
+            removal: self.removal.cloned(),
         }
     }
 }

@@ -288,7 +288,7 @@ impl Backend {
     ) {
         self.guards_mut().restore(&state, settled, now, wall);
         self.budgets.set_loss(Loss::restore(state.loss, now, wall));
-        self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now });
+        self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now, is_over: false });
         self.state = state;
     }
 
@@ -349,7 +349,12 @@ impl Backend {
 
     /// It is being removed, and looked at again at this time.
     pub(crate) fn set_decommission_look(&mut self, look: Instant) {
-        self.decommission = Some(Decommission::Running { look });
+        self.decommission = Some(Decommission::Running { look, is_over: false });
+    }
+
+    /// Nothing of it is left, which is looked at again at this time.
+    pub(crate) fn end_decommission(&mut self, look: Instant) {
+        self.decommission = Some(Decommission::Running { look, is_over: true });
     }
 
     /// Updates its loss. Returns the stage that applies from now on.

@@ -25,7 +25,7 @@ use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, WriterLimits};
 
 pub use admin::NotConfirmed;
-pub use decommission::{Decommission, Inventory, NotDecommissioned};
+pub use decommission::{Decommission, Inventory, NotDecommissioned, RemovalState};
 pub use preview::Tally;
 pub use status::{Explanation, ServiceStatus, SyncState};
 

@@ -60,6 +60,7 @@ fn what_is_optional_is_granted_only_where_it_is_wanted() {
                 "create events",
                 "get customresourcedefinitions by name",
                 "list backends",
+                "patch backends",
                 "patch backends/status",
                 "patch events",
                 "watch backends",

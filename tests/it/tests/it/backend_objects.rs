@@ -7,6 +7,8 @@ use gimbal_testkit::{Rights, eventually};
 use gimbal_tests::{Mirror, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc};
 use serde_json::{Value, json};
 
+use super::backend_removal::expect_finalizer;
+
 pub(crate) const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/backends.gimbal.projectcontour.io";
 const OBJECTS: [&str; 2] = ["--backends", "objects"];
@@ -98,8 +100,11 @@ async fn a_backend_is_admitted_changed_and_refused_by_its_object() {
     .await
     .unwrap();
 
-    // It is deleted: its agent is refused, and its objects stay.
+    // It is deleted, and somebody takes its finalizer away: its agent is refused, and its objects stay.
+    expect_finalizer(&scene).await;
     api.delete(&path).await.unwrap();
+    expect_condition(&scene, "node02", "Removed", ["False", "AwaitsApproval"]).await;
+    api.patch(&path, &json!({"metadata": {"finalizers": null}})).await.unwrap();
     let gone = |backend: &Value| backend["connected"].is_null() && backend["policy"]["listed"].is_null();
     scene.ask(&writer).unwrap().expect_backend("node02", "it is refused and still shown", gone).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
@@ -117,7 +122,11 @@ async fn who_goes_with_the_definition_stays_and_without_it_no_writer_starts() {
     let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
 
+    expect_finalizer(&scene).await;
     api.delete(DEFINITION).await.unwrap();
+    // It is deleted along, and waits as any other.
+    expect_condition(&scene, "node02", "Removed", ["False", "AwaitsApproval"]).await;
+    api.patch(&format!("{BACKENDS}/node02"), &json!({"metadata": {"finalizers": null}})).await.unwrap();
     expect_log(&writer.process, &["Backend node02: it is gone, and was not deleted"]).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_objects", "kept", 1.0).await.unwrap();
     scene.put(&slice_of("team1", "web", "v4", 7, 4)).await.unwrap();

@@ -21,6 +21,7 @@ mod alone;
 mod backend_events;
 mod backend_objects;
 mod backend_orders;
+mod backend_removal;
 mod bad_input;
 mod certificates;
 mod cli;

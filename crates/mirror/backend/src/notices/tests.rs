@@ -7,7 +7,7 @@ use crate::StatusFacts;
 
 /// Returns the status that follows from what is known of a backend.
 fn status(standing: &Standing) -> BackendResourceStatus {
-    let facts = StatusFacts { generation: 1, problem: None, standing: Some(standing), answers: &[] };
+    let facts = StatusFacts { generation: 1, problem: None, standing: Some(standing), answers: &[], removal: None };
     let mut status = facts.rest();
     for (type_, flag, reason, message) in facts.conditions() {
         status.conditions.push(crate::BackendCondition {
@@ -25,7 +25,7 @@ fn status(standing: &Standing) -> BackendResourceStatus {
 /// Returns the reasons of what happened between two standings, those of warnings with an exclamation mark.
 fn between(before: &Standing, after: &Standing) -> Vec<String> {
     let name = BackendName::parse("node02").unwrap();
-    let found = notices(&name, &status(before), &status(after), after);
+    let found = notices(&name, &status(before), &status(after), Some(after));
     found.iter().map(|notice| format!("{}{}", notice.reason, if notice.is_warning { "!" } else { "" })).collect()
 }
 
@@ -57,9 +57,12 @@ fn a_hold_is_reported_once_and_its_end_with_its_reason() {
 #[test]
 fn the_message_of_a_hold_says_how_to_let_it_through() {
     let (name, one) = (BackendName::parse("node02").unwrap(), holding(&["0a"]));
-    let found = notices(&name, &BackendResourceStatus::default(), &status(&one), &one);
-    assert_eq!(found[0].message, "holds 0a; `kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/approve=0a` lets it through, as \
-         `gimbalctl approve 0a --backend node02` does");
+    let found = notices(&name, &BackendResourceStatus::default(), &status(&one), Some(&one));
+    assert_eq!(
+        found[0].message,
+        "holds 0a; `kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/approve=0a` lets it through, as \
+         `gimbalctl approve 0a --backend node02` does"
+    );
 }
 
 #[test]
@@ -120,9 +123,60 @@ fn an_annotation_that_is_refused_is_reported_once() {
     let (name, standing) = (BackendName::parse("node02").unwrap(), Standing::example());
     let with = |result| BackendResourceStatus { answers: vec![answer(result)], ..status(&standing) };
     let refused = with(AnswerResult::Refused);
-    let found = notices(&name, &status(&standing), &refused, &standing);
+    let found = notices(&name, &status(&standing), &refused, Some(&standing));
     assert_eq!(found[0].message, "gimbal.projectcontour.io/approve=0a: nothing is held");
     assert_eq!((found.len(), found[0].reason, found[0].is_warning), (1, "OrderRefused", true));
-    assert_eq!(notices(&name, &refused, &refused, &standing), []);
-    assert_eq!(notices(&name, &status(&standing), &with(AnswerResult::Done), &standing), []);
+    assert!(notices(&name, &refused, &refused, Some(&standing)).is_empty());
+    assert!(notices(&name, &status(&standing), &with(AnswerResult::Done), Some(&standing)).is_empty());
+}
+
+#[test]
+fn each_phase_of_a_removal_is_reported_once() {
+    let name = BackendName::parse("node02").unwrap();
+    let with = |phase: Option<(RemovalPhase, &str)>| {
+        let removal = phase.map(|(phase, id)| BackendRemoval {
+            phase,
+            id: id.to_owned(),
+            services: 1,
+            endpoint_slices: 1,
+            endpoints_objects: 0,
+            endpoints: 8,
+            first: vec!["team1/node02-web0".to_owned()],
+        });
+        BackendResourceStatus { removal, ..BackendResourceStatus::default() }
+    };
+    let between = |before, after| notices(&name, &with(before), &with(after), None);
+    let reasons = |before, after| between(before, after).iter().map(|notice| notice.reason).collect::<Vec<_>>();
+    let awaits = Some((RemovalPhase::AwaitsApproval, "node02-1-1-0-8"));
+    let other = Some((RemovalPhase::AwaitsApproval, "node02-2-2-0-16"));
+    let (removing, removed) = (Some((RemovalPhase::Removing, "")), Some((RemovalPhase::Removed, "")));
+    assert_eq!(reasons(None, awaits), ["RemovalAwaitsApproval"]);
+    assert_eq!(reasons(awaits, awaits), [""; 0]);
+    assert_eq!(reasons(awaits, other), ["RemovalAwaitsApproval"], "the id before approves it no more");
+    assert_eq!(reasons(awaits, removing), ["Decommissioning"]);
+    assert_eq!(reasons(removing, removed), ["Drained"]);
+    assert_eq!(reasons(removed, removed), [""; 0]);
+    assert_eq!(reasons(removing, None), ["Drained"], "one in quarantine");
+    assert_eq!(reasons(None, Some((RemovalPhase::OfAnotherWriter, ""))), ["RemovalRefused"]);
+    let message = &between(None, awaits)[0].message;
+    assert!(
+        message.contains(
+            "kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/decommission=node02-1-1-0-8"
+        )
+    );
+    assert!(
+        message.ends_with("1 Services, 1 EndpointSlices and 8 endpoints would go, first team1/node02-web0"),
+        "{message}"
+    );
+}
+
+#[test]
+fn no_agent_chooses_what_a_shell_reads() {
+    let name = BackendName::parse("node02").unwrap();
+    let of = |value: &str| annotate(&name, BackendOrder::ConfirmIncarnation, value);
+    let command = "kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/confirm-incarnation=";
+    assert_eq!(of("https://k.example:5000/v3"), format!("{command}https://k.example:5000/v3"));
+    for value in ["a;b", "$(b)", "a b", "'a", "a\nb", "`b`"] {
+        assert_eq!(of(value), format!("{command}VALUE"));
+    }
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_guard::HoldRecord;
-use gimbal_reconcile::{BackendState, Output, Policy, Settings};
+use gimbal_reconcile::{BackendState, Output, Policy, RemovalState, Settings, Watched};
 use gimbal_session::{Credit, Hello, PROTOCOL, WriterLimits};
 
 use super::*;
@@ -24,7 +24,8 @@ fn node02() -> BackendName {
 impl Led {
     /// Begins to lead with this stored state.
     fn with(stored: BackendState) -> Self {
-        let limits = WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: Duration::from_secs(15) };
+        let limits =
+            WriterLimits { credit: Credit { changes: 1, bytes: 1 }, heartbeat_timeout: Duration::from_secs(15) };
         let comparison_interval = Duration::from_secs(600);
         let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
         let now = Instant::now();
@@ -57,7 +58,7 @@ impl Led {
     fn look(&mut self, orders: &[(BackendOrder, &str)]) -> Vec<(AnswerResult, String)> {
         let orders = orders.iter().map(|(order, value)| (*order, (*value).to_owned())).collect();
         let asked = AskedOrders { name: node02(), orders, said: self.said.clone() };
-        let answers = self.book.carry_out(&mut self.state, &asked);
+        let answers = self.book.carry_out(&mut self.state, &asked, self.now);
         let shown = answers.iter().map(|answer| (answer.result, answer.message.clone())).collect();
         self.said.answers = answers;
         shown
@@ -97,8 +98,8 @@ fn a_source_is_confirmed_once_and_answered_when_that_is_stored() {
     let mut led = Led::of_a();
     assert!(!led.dial("b"));
     let order = [(BackendOrder::ConfirmIncarnation, "b")];
-    assert_eq!(led.look(&order), [], "it is not stored yet");
-    assert_eq!(led.look(&order), []);
+    assert!(led.look(&order).is_empty(), "it is not stored yet");
+    assert!(led.look(&order).is_empty());
     led.store();
     let done = (AnswerResult::Done, "the name belongs to this source, and no longer to a".to_owned());
     assert_eq!(led.look(&order), [done.clone()]);
@@ -127,7 +128,7 @@ fn a_wrong_incarnation_is_refused_for_good() {
     let answers = led.look(&order);
     assert_eq!(answers[0].0, AnswerResult::Refused);
     assert!(answers[0].1.ends_with("refused was b"), "{answers:?}");
-    // It comes later: nobody has been asked since.
+    // It comes later: that is another question.
     assert!(!led.dial("c"));
     assert_eq!(led.look(&order), answers);
     assert_eq!(led.incarnation(), Some("a"));
@@ -138,7 +139,7 @@ fn what_the_writer_before_refused_waits_until_it_is_seen_again() {
     let mut led = Led::of_a();
     led.said.refused_incarnation = Some("b".into());
     let order = [(BackendOrder::ConfirmIncarnation, "b")];
-    assert_eq!(led.look(&order), []);
+    assert!(led.look(&order).is_empty());
     assert_eq!(led.incarnation(), Some("a"));
     assert!(!led.dial("b"));
     led.look(&order);
@@ -149,8 +150,31 @@ fn what_the_writer_before_refused_waits_until_it_is_seen_again() {
 fn an_id_of_no_hold_is_refused_and_one_of_before_the_restart_waits() {
     let hold = HoldRecord { id: "0a".into(), since: SystemTime::UNIX_EPOCH, endpoints: 40, told: 40, to_nothing: true };
     let mut led = Led::with(BackendState { hold: Some(hold), ..BackendState::default() });
-    assert_eq!(led.look(&[(BackendOrder::Approve, "0a")]), []);
+    assert!(led.look(&[(BackendOrder::Approve, "0a")]).is_empty());
     let answers = led.look(&[(BackendOrder::Approve, "0b")]);
     assert_eq!(answers[0].0, AnswerResult::Refused);
     assert!(answers[0].1.ends_with("nothing is held"), "{answers:?}");
+}
+
+#[test]
+fn a_backend_is_removed_by_the_id_that_was_shown_once_its_object_is_deleted() {
+    let mut led = Led::of_a();
+    for kind in Watched::ALL {
+        led.state.list_begin(kind);
+        led.state.list_end(kind, led.now);
+    }
+    let order = [(BackendOrder::Decommission, "node02-0-0-0-0")];
+    let answers = led.look(&order);
+    assert!(answers[0].1.starts_with("the object is not being deleted"), "{answers:?}");
+    let leaving = Policy { leaving: true, ..Policy::default() };
+    led.state.configure([(node02(), leaving)].into(), led.now);
+    assert_eq!(led.look(&order), answers, "a word from before does not count for the deletion");
+    led.look(&[]);
+    let other = led.look(&[(BackendOrder::Decommission, "node02-1-1-0-8")]);
+    assert!(other[0].1.ends_with("node02-0-0-0-0 is the id of what would go"), "{other:?}");
+    assert!(matches!(led.state.removal(&node02(), 1), Some(RemovalState::Awaited { .. })));
+    assert!(led.look(&order).is_empty(), "it is not stored yet");
+    assert!(matches!(led.state.removal(&node02(), 1), Some(RemovalState::UnderWay { .. })));
+    led.store();
+    assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
 }

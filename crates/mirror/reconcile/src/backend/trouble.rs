@@ -44,6 +44,9 @@ impl Backend {
         if self.decommission().is_some() {
             return "it is being decommissioned".into();
         }
+        if self.is_listed() && self.policy().leaving {
+            return "its object is deleted: it stays as it is until its removal is approved".into();
+        }
         if !self.is_listed() {
             return "it is not configured; its objects stay until it is decommissioned".into();
         }
