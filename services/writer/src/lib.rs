@@ -34,6 +34,7 @@ mod metrics;
 mod owner;
 mod publish;
 mod ready;
+mod rehearsal;
 mod run;
 mod status_page;
 mod supervise;

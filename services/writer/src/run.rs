@@ -235,8 +235,13 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     };
     tasks.spawn("the look at the configuration", until(shutdown.clone(), following.run()));
 
-    let answers =
-        Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
+    let answers = Arc::new(Answers {
+        config: current.config(),
+        backends: args.backends,
+        owner: handle.clone(),
+        identity,
+        leadership: leadership.clone(),
+    });
     page.show(answers.clone());
     let services = ServedServices {
         discovery: Some(Arc::new(Streams {

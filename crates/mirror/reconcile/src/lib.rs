@@ -52,7 +52,7 @@ pub use outputs::{Counters, Output};
 pub use policy::{Mode, Policy, Quota};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
-    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, Reconciler, RemovalState, ServiceStatus,
-    Settings, SyncState, Tally,
+    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference, Reconciler, Rehearsal,
+    RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
 };
 pub use target::Claim;

@@ -61,6 +61,7 @@ mod published;
 mod quarantine;
 mod quiet;
 mod quota;
+mod rehearsal;
 mod restored;
 mod source;
 mod status_page;
