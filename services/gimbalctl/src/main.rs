@@ -9,6 +9,7 @@
 //! gimbalctl watch                            the same as services, and then each change
 //! gimbalctl approve HOLD --backend node02    releases a removal that the guard holds
 //! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
+//! gimbalctl config diff writer.yaml          what another configuration of the writer would change
 //! gimbalctl decommission --backend node02 --dry-run     what removing everything of a backend would remove
 //!
 //! gimbalctl context set prod --server URL    keeps a server and certificates under a name, for all commands
@@ -33,6 +34,7 @@ mod backends;
 mod certs;
 mod check;
 mod clusters;
+mod configuration;
 mod context;
 mod decisions;
 mod diff;
@@ -128,6 +130,9 @@ enum Topic {
     },
     /// Removes everything of a backend that the configuration no longer admits
     Decommission(decisions::Removal),
+    /// A configuration of the writer that is not in force yet
+    #[command(subcommand)]
+    Config(configuration::ConfigurationCommand),
     /// Certificates for the programs, made and shown without any server
     #[command(subcommand)]
     Certs(certs::CertsCommand),
@@ -191,6 +196,9 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         Topic::Approve { id, backend } => decisions::approve(backend, id, channel, output).await,
         Topic::Confirm { source, backend } => decisions::confirm(backend, source, channel, output).await,
         Topic::Decommission(removal) => decisions::decommission(removal, channel, output).await,
+        Topic::Config(configuration::ConfigurationCommand::Diff(what)) => {
+            configuration::diff(&what, channel, output).await
+        }
         Topic::Lb(command) => lb::run(command, channel, output).await,
     }
 }
@@ -313,6 +321,7 @@ mod tests {
             "confirm 1111 --backend node02",
             "decommission --backend node02 --dry-run",
             "decommission --backend node02 --id node02-1",
+            "config diff writer.yaml -o json",
             "check",
             "check --wait 60 -o json",
             "diff",
@@ -353,6 +362,8 @@ mod tests {
             "confirm --backend node02",
             "decommission --backend node02",
             "decommission --backend node02 --dry-run --id 1",
+            "config",
+            "config diff",
             "certs",
             "certs issue node02",
             "certs issue ../node02 --dns a",

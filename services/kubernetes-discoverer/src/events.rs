@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::pending;
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
-use gimbal_kubernetes_agent::write_event;
 use gimbal_kubernetes_client::{ApiError, Cluster};
+use gimbal_kubernetes_events::write_event;
 use gimbal_kubernetes_objects::Service;
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_session::Reject;

@@ -18,14 +18,10 @@ mod args;
 mod certificate;
 mod contents;
 mod election;
-mod event_lines;
-mod event_queue;
 mod kinds;
 mod kuryr_metrics;
 mod metrics;
 mod notice;
-#[cfg(test)]
-mod scripted;
 mod source;
 mod state;
 mod writes;

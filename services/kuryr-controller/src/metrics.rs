@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gimbal_kubernetes_agent::failure_label;
 use gimbal_kubernetes_client::ApiError;
+use gimbal_kubernetes_events::EventQueueCounts;
 use gimbal_kuryr_resource::{LateCounts, ResourceCounts};
 use gimbal_kuryr_router_core::IngressCounts;
 use gimbal_runtime::{MetricDoc, metrics_table};
@@ -129,19 +130,18 @@ impl ControllerMetrics {
     pub(crate) fn set_dry_run(&self, is_dry_run: bool) {
         set(&self.dry_run, usize::from(is_dry_run));
     }
+}
 
-    /// Counts an attempt to write an Event.
-    pub(crate) fn event_written(&self, error: Option<&ApiError>) {
+impl EventQueueCounts for ControllerMetrics {
+    fn event_written(&self, error: Option<&ApiError>) {
         self.events.get_or_create_owned(&OutcomeLabels { outcome: code(error) }).inc();
     }
 
-    /// Counts an Event that was dropped.
-    pub(crate) fn event_dropped(&self) {
+    fn event_dropped(&self) {
         self.events_dropped.inc();
     }
 
-    /// Sets how many Events wait.
-    pub(crate) fn set_events_waiting(&self, waiting: usize) {
+    fn set_events_waiting(&self, waiting: usize) {
         set(&self.events_waiting, waiting);
     }
 }

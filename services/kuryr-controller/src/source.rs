@@ -11,6 +11,7 @@ use gimbal_discoverer::{
 };
 use gimbal_kubernetes_agent::{FoundIdentity, failure_label, identify};
 use gimbal_kubernetes_client::{ApiError, Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_events::EventQueue;
 use gimbal_kubernetes_objects::TlsSecret;
 use gimbal_kuryr_controller_core::KuryrSettings;
 use gimbal_kuryr_model::{CloudFacts, DesiredKey, DesiredKind, Phase};
@@ -29,7 +30,6 @@ use tokio::sync::watch as value;
 use crate::certificate::known_secret;
 use crate::contents::{ContentReads, EndedRead};
 use crate::election::may_speak;
-use crate::event_queue::EventQueue;
 use crate::kinds::kind_name;
 use crate::kuryr_metrics::KuryrMetrics;
 use crate::metrics::ControllerMetrics;
@@ -74,7 +74,7 @@ pub(crate) struct KuryrSource {
     asked: value::Sender<u64>,
     found: BoxStream<'static, FoundIdentity>,
     writes: FuturesUnordered<BoxFuture<'static, EndedWrite>>,
-    events: EventQueue,
+    events: EventQueue<ControllerMetrics>,
     leadership: value::Receiver<Leadership>,
     /// The epoch that this process leads in.
     leads: Option<u64>,

@@ -10,6 +10,7 @@ use tonic::Status;
 
 use crate::decommission;
 use crate::inspection_service::{Answers, ended};
+use crate::rehearsal;
 use gimbal_lease::Leadership;
 
 /// Interval of checks whether a decision is stored, and how long a caller waits for it.
@@ -55,6 +56,21 @@ impl Admin for Answers {
             })
         });
         Ok(pb::ConfirmIncarnationResponse { previous: decided.await?.unwrap_or_default() })
+    }
+
+    async fn preview_configuration(
+        &self,
+        request: pb::PreviewConfigurationRequest,
+    ) -> Result<pb::PreviewConfigurationResponse, Status> {
+        let now = self.config.borrow().clone();
+        let policies = rehearsal::policies(&now, self.backends, &request.text).map_err(Status::invalid_argument)?;
+        let ask = move |state: &mut Reconciler| {
+            if !state.has_observed() {
+                return Err(Status::unavailable("this writer has not seen the whole Gimbal cluster yet; try again"));
+            }
+            Ok(state.rehearse(&policies, rehearsal::LISTED, Instant::now()))
+        };
+        Ok(rehearsal::answer(self.ask_leader(ask).await?))
     }
 }
 
@@ -118,6 +134,7 @@ mod tests {
     use tokio::sync::{mpsc, watch};
 
     use super::*;
+    use crate::args::BackendsIn;
     use crate::config::Config;
     use crate::links::Links;
     use crate::mailbox::{Handle, Mail};
@@ -136,7 +153,12 @@ mod tests {
         let mut state = Reconciler::new(Settings { api: Default::default(), limits, comparison_interval });
         state.add_backend(&name(), Policy::default(), Instant::now());
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
-        (Answers { config, owner, identity: String::new(), leadership: watch::channel(leadership).1 }, state, mail)
+        let backends = BackendsIn::File;
+        (
+            Answers { config, backends, owner, identity: String::new(), leadership: watch::channel(leadership).1 },
+            state,
+            mail,
+        )
     }
 
     fn request() -> pb::ConfirmIncarnationRequest {

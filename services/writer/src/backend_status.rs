@@ -1,23 +1,29 @@
-//! Writes the status of the objects of the kind Backend, while this process leads.
+//! Writes the status of the objects of the kind Backend, and Events about them, while this process leads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_backend::{
-    BackendObjects, BackendProblem, BackendResource, BackendResourceStatus, Standing, StatusFacts, StatusReports,
+    AskedOrders, BackendObjects, BackendOrder, BackendProblem, BackendRemoval, BackendResource, BackendResourceStatus,
+    OrderBook, RemovalPhase, Standing, StatusFacts, StatusReports, notices, wanted_finalizers,
 };
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::Meta;
 use gimbal_lease::{Leadership, Moment};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Reconciler;
+use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::mailbox::Handle;
+use crate::backend_events::BackendEvents;
+use crate::backend_look::{AskedObject, KnownBackend, look_at};
+use crate::mailbox::{Ended, Handle};
 
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
+/// Fields of a status that are left out where there is nothing to say, and have to be removed by name.
+const OPTIONAL: [&str; 5] = ["incarnation", "refusedIncarnation", "heldChanges", "answers", "removal"];
 
 /// An object that gets a status.
 #[derive(Debug, Clone)]
@@ -27,8 +33,13 @@ pub(crate) struct StatusTarget {
     generation: i64,
     problem: Option<BackendProblem>,
     in_force: bool,
+    is_leaving: bool,
+    resource_version: Arc<str>,
+    finalizers: Vec<Arc<str>>,
     /// Its status when it was read last.
     there: Option<BackendResourceStatus>,
+    /// What its annotations decide.
+    orders: BTreeMap<BackendOrder, String>,
 }
 
 /// Returns the objects that get a status: those that are there.
@@ -40,99 +51,171 @@ pub(crate) fn status_targets(objects: &BackendObjects) -> Vec<StatusTarget> {
         generation: known.generation,
         problem: known.problem,
         in_force: known.in_force.is_some(),
+        is_leaving: known.is_leaving,
+        resource_version: known.resource_version.into(),
+        finalizers: known.finalizers.to_vec(),
         there: known.status.cloned(),
+        orders: known.orders.clone(),
     });
     target.collect()
 }
 
-/// Writes statuses.
+/// Writes statuses and Events.
 pub(crate) struct StatusWriter {
     /// Writes only while the lease lasts.
     pub(crate) cluster: Cluster,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) owner: Handle,
     pub(crate) targets: watch::Receiver<Vec<StatusTarget>>,
+    pub(crate) events: BackendEvents,
+    pub(crate) said: Said,
+}
+
+/// What was said, and in which epoch of the lease.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    reports: StatusReports,
+    orders: OrderBook,
+    epoch: Option<u64>,
+    /// A failure was logged, and its end not yet.
+    failing: bool,
 }
 
 impl StatusWriter {
     /// Runs for ever.
-    pub(crate) async fn run(self) {
-        let mut reports = StatusReports::default();
-        let (mut epoch, mut failing) = (None, false);
+    pub(crate) async fn run(mut self) {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            look.tick().await;
-            let (leads, may_write) = {
-                let leadership = self.leadership.borrow();
-                (leadership.epoch(), leadership.may_write(Moment::now()))
-            };
-            if leads != epoch {
-                // Another process may have written meanwhile.
-                reports.forget();
-                epoch = leads;
+            let due = self.events.deadline();
+            tokio::select! {
+                _ = look.tick() => if self.look().await.is_err() {
+                    // The process ends.
+                    return std::future::pending().await;
+                },
+                written = self.events.written() => self.events.handle(written, Instant::now()),
+                () = sleep_until(due) => {}
             }
-            if !may_write {
-                continue;
-            }
-            let Ok(standings) = self.owner.ask(standings).await else { return std::future::pending().await };
-            // Who does not know yet what its predecessor stored has nothing to say.
-            let Some(standings) = standings else { continue };
-            let targets = self.targets.borrow().clone();
-            for target in targets {
-                match self.write(&mut reports, &target, standings.get(&target.name)).await {
-                    Ok(()) => failing = false,
-                    // Logged once for each outage: it is tried again with the next look.
-                    Err(error) if !std::mem::replace(&mut failing, true) => {
-                        tracing::warn!(backend = %target.name, %error, "cannot write the status of a Backend");
-                    }
-                    Err(error) => tracing::debug!(backend = %target.name, %error, "still cannot write the status"),
-                }
+            if self.may_write() {
+                self.events.write_next(Instant::now());
             }
         }
     }
 
-    async fn write(
-        &self,
-        reports: &mut StatusReports,
-        target: &StatusTarget,
-        standing: Option<&Standing>,
-    ) -> Result<(), ApiError> {
-        let standing = standing.filter(|_| target.in_force);
-        let facts = StatusFacts { generation: target.generation, problem: target.problem.as_ref(), standing };
-        let (now, wall) = (Instant::now(), jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let there = target.there.as_ref();
-        let Some(status) = reports.due(&target.name, &target.uid, there, &facts, now, &wall) else { return Ok(()) };
-        let meta = Meta { name: target.name.as_str().into(), uid: target.uid.clone(), ..Meta::default() };
-        // What is unset would stay as it was.
-        let mut patch = serde_json::to_value(&status).unwrap_or_default();
-        for field in ["incarnation", "refusedIncarnation", "heldChanges"] {
-            if patch.get(field).is_none() {
-                patch[field] = serde_json::Value::Null;
+    fn may_write(&self) -> bool {
+        self.leadership.borrow().may_write(Moment::now())
+    }
+
+    /// Writes what there is to say now.
+    async fn look(&mut self) -> Result<(), Ended> {
+        let leads = self.leadership.borrow().epoch();
+        if leads != self.said.epoch {
+            // Another process may have written meanwhile.
+            self.said.reports.forget();
+            self.said.orders.forget();
+            self.events.forget();
+            self.said.epoch = leads;
+        }
+        if !self.may_write() {
+            return Ok(());
+        }
+        let targets = self.targets.borrow().clone();
+        let asked: Vec<AskedObject> = targets.iter().map(|target| self.asked(target)).collect();
+        let mut book = std::mem::take(&mut self.said.orders);
+        let look = move |state: &mut Reconciler| {
+            let known = look_at(state, &mut book, &asked, Instant::now());
+            (known, book)
+        };
+        let (known, book) = self.owner.ask(look).await?;
+        self.said.orders = book;
+        // Who does not know yet what its predecessor stored has nothing to say.
+        let Some(mut known) = known else { return Ok(()) };
+        for target in targets {
+            let known = known.remove(&target.name).unwrap_or_default();
+            match self.write(&target, known).await {
+                Ok(()) => self.said.failing = false,
+                // Logged once for each outage: it is tried again with the next look.
+                Err(error) if !std::mem::replace(&mut self.said.failing, true) => {
+                    tracing::warn!(backend = %target.name, %error, "cannot write the status of a Backend");
+                }
+                Err(error) => tracing::debug!(backend = %target.name, %error, "still cannot write the status"),
             }
         }
-        match self.cluster.patch_status::<BackendResource>(&meta, &patch).await {
-            Ok(_) => {
-                reports.wrote(&target.name, status, now);
-                Ok(())
+        Ok(())
+    }
+
+    fn asked(&self, target: &StatusTarget) -> AskedObject {
+        let StatusTarget { name, uid, there, orders, in_force, is_leaving, .. } = target;
+        let said = self.said.reports.said(name, uid, there.as_ref());
+        let orders = AskedOrders { name: name.clone(), orders: orders.clone(), said };
+        AskedObject { in_force: *in_force, is_leaving: *is_leaving, orders }
+    }
+
+    async fn write(&mut self, target: &StatusTarget, known: KnownBackend) -> Result<(), ApiError> {
+        let StatusTarget { name, uid, there, .. } = target;
+        let said = self.said.reports.said(name, uid, there.as_ref());
+        let standing = known.standing.map(|standing| standing.or_as_said(&said));
+        // An answer is not given twice, even if the object cannot be used for a while.
+        let answers = known.answers.unwrap_or_else(|| said.answers.clone());
+        let removal = known.removal.and_then(|state| match state {
+            Some(state) => Some(BackendRemoval::of(name, &state, said.removal.as_ref())),
+            None => said.removal.clone(),
+        });
+        let (standing, removal) = (standing.as_ref(), removal.as_ref());
+        let (generation, problem) = (target.generation, target.problem.as_ref());
+        let facts = StatusFacts { generation, problem, standing, answers: &answers, removal };
+        let (now, at) = (Instant::now(), Timestamp::now());
+        let wall = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        if let Some(status) = self.said.reports.due(name, uid, there.as_ref(), &facts, now, &wall) {
+            let meta = Meta { name: name.as_str().into(), uid: uid.clone(), ..Meta::default() };
+            if passed(self.cluster.patch_status::<BackendResource>(&meta, &patch(&status)).await)?.is_none() {
+                return Ok(());
             }
-            // Deleted, or made anew: the watch says so.
-            Err(ApiError::NotFound { .. } | ApiError::Conflict { .. } | ApiError::Withheld) => Ok(()),
-            Err(error) => Err(error),
+            // After the status, from which the next writer knows what was said.
+            for notice in notices(name, &said, &status, standing) {
+                self.events.push(name, uid, &notice, at);
+            }
+            self.said.reports.wrote(name, status, now);
         }
+        // After the status as well: it has to say that nothing is left, or that counts as a loss of the object.
+        let is_removed = removal.is_some_and(|removal| removal.phase == RemovalPhase::Removed);
+        self.set_finalizers(target, is_removed).await
+    }
+
+    async fn set_finalizers(&self, target: &StatusTarget, is_removed: bool) -> Result<(), ApiError> {
+        let StatusTarget { name, uid, resource_version, finalizers, in_force, is_leaving, .. } = target;
+        let Some(wanted) = wanted_finalizers(finalizers, *in_force, *is_leaving, is_removed) else { return Ok(()) };
+        // A patch replaces the whole list, so it has to be the list of the version that was read.
+        let (name, resource_version) = (name.as_str().into(), resource_version.clone());
+        let meta = Meta { name, uid: uid.clone(), resource_version, ..Meta::default() };
+        let change = serde_json::json!({"metadata": {"finalizers": wanted}});
+        passed(self.cluster.merge_patch::<BackendResource>(&meta, &change).await).map(drop)
     }
 }
 
-/// Returns what is known of each configured backend; `None` if this process cannot know it, because it does not lead.
-fn standings(state: &mut Reconciler) -> Option<BTreeMap<BackendName, Standing>> {
-    if !state.is_leading() {
-        return None;
+/// Returns a status as a patch. What it does not have would stay as it was, and so is removed by name.
+fn patch(status: &BackendResourceStatus) -> serde_json::Value {
+    let mut patch = serde_json::to_value(status).unwrap_or_default();
+    for field in OPTIONAL {
+        if patch.get(field).is_none() {
+            patch[field] = serde_json::Value::Null;
+        }
     }
-    let pending = state.pending_by_backend();
-    let listed = state.backends().iter().filter(|(_, backend)| backend.is_listed());
-    let standing = listed.map(|(name, backend)| {
-        let waits = pending.get(name).copied().unwrap_or_default();
-        (name.clone(), Standing::of(backend, waits))
-    });
-    Some(standing.collect())
+    patch
+}
+
+/// Returns the answer to a write; `None` if the object changed, was deleted or made anew, as the watch will say.
+fn passed(answer: Result<BackendResource, ApiError>) -> Result<Option<BackendResource>, ApiError> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(ApiError::NotFound { .. } | ApiError::Conflict { .. } | ApiError::Withheld) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
 }

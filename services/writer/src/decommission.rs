@@ -42,9 +42,10 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
     if any {
         return backend.is_connected().then(|| format!("an agent of backend {name} is connected: stop it first"));
     }
-    let admitted = backend.is_listed() && backend.policy().mode == Mode::Admit;
-    admitted
-        .then(|| format!("backend {name} is configured: take it out of the file, or set its mode to quarantine, first"))
+    let admitted = backend.is_listed() && backend.policy().mode == Mode::Admit && !backend.policy().leaving;
+    admitted.then(|| {
+        format!("backend {name} is configured: take it out of the file, delete its object, or set its mode to quarantine, first")
+    })
 }
 
 /// Returns the removal of a backend and what is left to remove; `None` if the backend is not being removed.

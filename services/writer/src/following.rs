@@ -38,7 +38,9 @@ impl ConfigSources {
         let refused = &self.base.refused_addresses;
         let backend = |(name, known): (&BackendName, KnownObject<'_>)| {
             let spec: BackendSpec = known.in_force?.clone();
-            Some(BackendConfig::new(name.clone(), spec, refused))
+            let mut backend = BackendConfig::new(name.clone(), spec, refused);
+            backend.policy.leaving = known.is_leaving;
+            Some(backend)
         };
         self.base.with_backends(watch.objects().known().filter_map(backend).collect())
     }

@@ -14,6 +14,7 @@ use gimbal_wire::{pb, source_key, target_key};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
+use crate::args::BackendsIn;
 use crate::config::Config;
 use crate::decommission;
 use crate::lag::{LagSummary, RECENT, millis_begun};
@@ -36,6 +37,8 @@ const UNKNOWN_REASON: usize = 200;
 pub struct Answers {
     /// The configuration in force: which backends a certificate may see.
     pub config: watch::Receiver<Arc<Config>>,
+    /// Where backends are named.
+    pub backends: BackendsIn,
     /// The owner, which answers the questions.
     pub owner: Handle,
     /// Identity of this writer in the Lease.
@@ -224,7 +227,7 @@ fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::Backen
     }
 }
 
-fn planned((action, diff): &(Action, Vec<String>), namespace: &str) -> pb::PlannedChange {
+pub(crate) fn planned((action, diff): &(Action, Vec<String>), namespace: &str) -> pb::PlannedChange {
     let verb = match action {
         Action::Create(_) => "create",
         Action::Replace(_) | Action::Patch(_) => "replace",

@@ -1,5 +1,6 @@
 //! The writer's Prometheus metrics.
 
+mod events;
 mod limiter;
 mod loss;
 mod policy;
@@ -26,6 +27,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use events::BackendEventMetrics;
 use limiter::LimiterMetrics;
 use loss::LossMetrics;
 use policy::PolicyMetrics;
@@ -171,6 +173,7 @@ metrics_table! {
 #[derive(Debug)]
 struct Inner {
     counts: EventCounts,
+    events: BackendEventMetrics,
     policy: PolicyMetrics,
     limiter: LimiterMetrics,
     loss: LossMetrics,
@@ -183,6 +186,7 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let inner = Inner {
             counts: EventCounts::register(registry),
+            events: BackendEventMetrics::register(registry),
             policy: PolicyMetrics::register(registry),
             limiter: LimiterMetrics::register(registry),
             loss: LossMetrics::register(registry),
@@ -202,6 +206,7 @@ impl Metrics {
             OwnMetrics::reference(),
             PropagationMetrics::reference(),
             LossMetrics::reference(),
+            BackendEventMetrics::reference(),
             PolicyMetrics::reference(),
             LimiterMetrics::reference(),
             EventCounts::reference(),
@@ -317,6 +322,21 @@ impl Metrics {
     /// Records an event of a backend's mass-change guard.
     pub fn guarded(&self, backend: &str, event: &gimbal_guard::GuardEvent) {
         self.0.loss.guarded(backend, event);
+    }
+
+    /// Records an attempt to write an Event about a Backend.
+    pub fn event_written(&self, outcome: &'static str) {
+        self.0.events.written(outcome);
+    }
+
+    /// Records that an Event about a Backend was dropped.
+    pub fn event_dropped(&self) {
+        self.0.events.dropped();
+    }
+
+    /// Sets how many Events about Backends wait.
+    pub fn events_waiting(&self, waiting: usize) {
+        self.0.events.set_waiting(waiting);
     }
 
     /// Records that a namespace was created, or could not be.

@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 use crate::agent_streams::Streams;
 use crate::apply::{WRITE_TIMEOUT, Writes, code};
 use crate::args::{Args, BackendsIn};
+use crate::backend_events::BackendEvents;
 use crate::backend_state::StateKeeper;
-use crate::backend_status::{StatusWriter, status_targets};
+use crate::backend_status::{Said, StatusWriter, status_targets};
 use crate::backend_watch::BackendWatch;
 use crate::cluster_watches;
 use crate::config::{Config, ConfigError, Current};
@@ -219,6 +220,8 @@ pub async fn run(args: Args) -> Result<(), Exit> {
             leadership: leadership.clone(),
             owner: handle.clone(),
             targets: targets.subscribe(),
+            events: BackendEvents::new(&permitted.apart(), metrics.clone(), identity.clone()),
+            said: Said::default(),
         };
         tasks.spawn("the task that writes the status of Backends", until(shutdown.clone(), statuses.run()));
     }
@@ -232,8 +235,13 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     };
     tasks.spawn("the look at the configuration", until(shutdown.clone(), following.run()));
 
-    let answers =
-        Arc::new(Answers { config: current.config(), owner: handle.clone(), identity, leadership: leadership.clone() });
+    let answers = Arc::new(Answers {
+        config: current.config(),
+        backends: args.backends,
+        owner: handle.clone(),
+        identity,
+        leadership: leadership.clone(),
+    });
     page.show(answers.clone());
     let services = ServedServices {
         discovery: Some(Arc::new(Streams {

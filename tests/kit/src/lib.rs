@@ -21,6 +21,7 @@ pub mod fake_openstack;
 pub mod openstack;
 pub mod pki;
 pub mod process;
+pub mod scripted_cluster;
 #[cfg(feature = "scripted-openstack")]
 pub mod scripted_openstack;
 #[cfg(feature = "scripted-writer")]
@@ -35,5 +36,6 @@ pub use captured_log::CapturedLog;
 pub use cluster::{AuditEntry, PooledCluster, Rights, Rule, TestCluster, UserAccess};
 pub use pki::{Pair, Pki, San, fingerprint};
 pub use process::{Exit, Process};
+pub use scripted_cluster::ScriptedCluster;
 pub use tls_front::terminate_tls;
 pub use wait::eventually;

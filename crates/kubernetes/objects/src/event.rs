@@ -15,7 +15,7 @@ use crate::meta::object;
 pub struct Event {
     /// Metadata.
     pub metadata: Meta,
-    /// What it is about. It has to be in the Event's own namespace.
+    /// What it is about. It has to be in the Event's own namespace, which is `default` for one that is in none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub involved_object: Option<ObjectReference>,
     /// `Normal` or `Warning`.

@@ -5,7 +5,10 @@
 //! [`BackendSpec::policy`] what the writer follows. The definition in `deploy/crds` is
 //! [generated](gimbal_kubernetes_definition::yaml) from these types.
 
+mod notices;
 mod objects;
+mod orders;
+mod removal;
 mod reports;
 mod resource;
 mod sections;
@@ -13,7 +16,10 @@ mod spec;
 mod status;
 mod values;
 
+pub use notices::{BackendNotice, notices};
 pub use objects::{BackendObjects, BackendProblem, KnownObject};
+pub use orders::{AnswerResult, AskedOrders, BackendAnswer, BackendOrder, OrderBook};
+pub use removal::{BackendRemoval, FINALIZER, NAMED_SERVICES, RemovalPhase, wanted_finalizers};
 pub use reports::StatusReports;
 pub use resource::BackendResource;
 pub use sections::{

@@ -2,7 +2,8 @@
 //!
 //! One object that cannot be used stops no other: the last spec that could be used stays in force, and the object has a
 //! [`BackendProblem`]. A backend leaves only when somebody deleted its object: what goes with the definition, or with a list that is
-//! suddenly empty, stays as it was known.
+//! suddenly empty, stays as it was known. One that is being deleted
+//! stays for as long as its object is there.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use gimbal_model::BackendName;
 
-use crate::{BackendResource, BackendResourceStatus, BackendSpec, InvalidSpec};
+use crate::{BackendOrder, BackendResource, BackendResourceStatus, BackendSpec, InvalidSpec, RemovalPhase};
 
 /// Why what an object says is not in force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +39,10 @@ enum Presence {
 #[derive(Debug)]
 struct Entry {
     uid: Arc<str>,
+    resource_version: Arc<str>,
+    /// Names of those who must be done before it goes.
+    finalizers: Vec<Arc<str>>,
+    is_leaving: bool,
     generation: i64,
     created: Option<Arc<str>>,
     spec: Result<Arc<BackendSpec>, InvalidSpec>,
@@ -47,9 +52,19 @@ struct Entry {
     in_force: Option<Arc<BackendSpec>>,
     /// What the writer said of it last.
     status: Option<BackendResourceStatus>,
+    /// What its annotations decide.
+    orders: BTreeMap<BackendOrder, String>,
     /// UID of the definition by which it was read.
     definition: Arc<str>,
     presence: Presence,
+}
+
+impl Entry {
+    /// Whether nothing of it was left before its object went, so that nothing of it has to be kept.
+    fn is_removed(&self) -> bool {
+        let removal = self.status.as_ref().and_then(|status| status.removal.as_ref());
+        self.is_leaving && removal.is_some_and(|removal| removal.phase == RemovalPhase::Removed)
+    }
 }
 
 /// A backend as its object is known.
@@ -65,8 +80,16 @@ pub struct KnownObject<'a> {
     pub problem: Option<BackendProblem>,
     /// What the writer said of it last.
     pub status: Option<&'a BackendResourceStatus>,
+    /// What its annotations decide, and the values of these.
+    pub orders: &'a BTreeMap<BackendOrder, String>,
     /// Whether the backend stays although its object is not there.
     pub is_kept: bool,
+    /// Whether its object is being deleted.
+    pub is_leaving: bool,
+    /// Version of the object.
+    pub resource_version: &'a str,
+    /// Names of those who must be done before the object goes.
+    pub finalizers: &'a [Arc<str>],
 }
 
 /// The Backends of a cluster. Events of a watch go in; [`BackendObjects::known`] is what follows from them.
@@ -110,12 +133,16 @@ impl BackendObjects {
         let meta = &object.metadata;
         let entry = Entry {
             uid: meta.meta.uid.clone(),
+            resource_version: meta.meta.resource_version.clone(),
+            finalizers: meta.finalizers.clone(),
+            is_leaving: meta.is_being_deleted(),
             generation: meta.generation,
             created: meta.creation_timestamp.clone(),
             spec: object.read_spec().map(Arc::new),
             conflict: None,
             in_force,
             status: object.status.clone(),
+            orders: BackendOrder::among(&meta.meta.annotations),
             definition: self.definition.clone(),
             presence: Presence::There,
         };
@@ -131,10 +158,10 @@ impl BackendObjects {
     pub fn list_end(&mut self) {
         // That everything was deleted at once is the least likely of what an empty list can mean.
         let Some(OpenList { unlisted, is_empty }) = self.list.take() else { return };
-        let presence = if is_empty { Presence::Kept } else { Presence::Missing };
         for name in unlisted {
             if let Some(entry) = self.entries.get_mut(&name) {
-                entry.presence = presence;
+                let is_kept = is_empty && !entry.is_removed();
+                entry.presence = if is_kept { Presence::Kept } else { Presence::Missing };
             }
         }
         self.settle();
@@ -164,7 +191,7 @@ impl BackendObjects {
                 return true;
             }
             entry.presence = Presence::Kept;
-            served != Some(&*entry.definition)
+            served != Some(&*entry.definition) && !entry.is_removed()
         });
         self.settle();
     }
@@ -183,7 +210,11 @@ impl BackendObjects {
                 in_force: entry.in_force.as_deref(),
                 problem,
                 status: entry.status.as_ref(),
+                orders: &entry.orders,
                 is_kept: entry.presence == Presence::Kept,
+                is_leaving: entry.is_leaving,
+                resource_version: &entry.resource_version,
+                finalizers: &entry.finalizers,
             };
             (name, known)
         })

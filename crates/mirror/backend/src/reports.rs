@@ -35,6 +35,13 @@ impl StatusReports {
         self.0.clear();
     }
 
+    /// Returns the status that was written last for the object with this UID: by this process, else as it was read.
+    #[must_use]
+    pub fn said(&self, name: &BackendName, uid: &str, there: Option<&BackendResourceStatus>) -> BackendResourceStatus {
+        let written = self.0.get(name).filter(|report| report.uid == uid).and_then(|report| report.written.as_ref());
+        written.map(|(_, status)| status).or(there).cloned().unwrap_or_default()
+    }
+
     /// Returns the status to write for the object with this UID, or `None` if it says what there is to say. `there` is its
     /// status as it was read; what was written since counts more. `wall` is the time for its conditions, in RFC 3339.
     pub fn due(
@@ -46,12 +53,11 @@ impl StatusReports {
         now: Instant,
         wall: &str,
     ) -> Option<BackendResourceStatus> {
+        let said = self.said(name, uid, there);
         let report = self.0.entry(name.clone()).or_insert_with(|| Report::new(uid));
         if report.uid != uid {
             *report = Report::new(uid);
         }
-        let said = report.written.as_ref().map(|(_, status)| status.clone());
-        let said = said.or_else(|| there.cloned()).unwrap_or_default();
         let mut next = facts.rest();
         for stated in facts.conditions() {
             let before = said.conditions.iter().find(|condition| condition.type_ == stated.0);
@@ -66,7 +72,10 @@ impl StatusReports {
             || said.observed_generation != next.observed_generation
             || said.incarnation != next.incarnation
             || said.refused_incarnation != next.refused_incarnation
-            || said.held_changes != next.held_changes;
+            || said.held_changes != next.held_changes
+            || said.answers != next.answers
+            || said.removal.is_some() != next.removal.is_some()
+            || next.removal.as_ref().is_some_and(|removal| removal.is_news(said.removal.as_ref()));
         (is_news || (is_old && said != next)).then_some(next)
     }
 
@@ -100,7 +109,10 @@ impl Report {
             *lasting = (now, stated.clone());
         }
         // What needs somebody is said at once.
-        let is_urgent = matches!(type_, ConditionType::Held | ConditionType::Lost | ConditionType::Stalled);
+        let is_urgent = matches!(
+            type_,
+            ConditionType::Held | ConditionType::Lost | ConditionType::Stalled | ConditionType::Removed
+        );
         let is_news = is_urgent || now.saturating_duration_since(lasting.0) >= SETTLED;
         if is_news {
             self.differs.remove(type_);

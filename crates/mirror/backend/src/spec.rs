@@ -70,6 +70,8 @@ impl BackendSpec {
             guard: self.guard.into_config(),
             on_loss: self.on_loss.into_policy(),
             mode: self.mode.into_mode(),
+            // Said by the deletion of an object, not by its spec.
+            leaving: false,
         }
     }
 }

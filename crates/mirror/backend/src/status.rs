@@ -3,11 +3,12 @@
 //! `Ready`, `Reconciling` and `Stalled` are as kstatus reads them: `kubectl wait`, Flux and Argo CD know from these whether a
 //! change has taken effect, is on its way, or needs somebody.
 
-use gimbal_reconcile::{Backend, Mode, Stage, describe_hold};
+use gimbal_guard::{Guard, LastRelease};
+use gimbal_reconcile::{Backend, Mode, Stage, describe_hold, describe_unmatched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::BackendProblem;
+use crate::{BackendAnswer, BackendProblem, BackendRemoval};
 
 /// What the writer says of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +34,13 @@ pub struct BackendResourceStatus {
     /// Ids of the removals that the guard holds.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_changes: Vec<String>,
+    /// What came of the annotations by which people decide.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["annotation"]))]
+    pub answers: Vec<BackendAnswer>,
+    /// What is removed, once the object is being deleted, or the removal was ordered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removal: Option<BackendRemoval>,
 }
 
 /// A condition, as everywhere in Kubernetes.
@@ -78,6 +86,8 @@ pub enum ConditionType {
     Lost,
     /// Services wait for room in its quota.
     QuotaExceeded,
+    /// Nothing of it is left, now that its object is being deleted.
+    Removed,
 }
 
 /// What is known of a backend that is in force.
@@ -92,6 +102,7 @@ pub struct Standing {
     pub(crate) stage: Stage,
     pub(crate) waits_for_room: bool,
     pub(crate) held: Vec<(String, String)>,
+    pub(crate) released: Vec<LastRelease>,
     pub(crate) services: u64,
     pub(crate) rejected: u64,
     pub(crate) endpoints: u64,
@@ -111,10 +122,10 @@ impl Standing {
     pub fn of(backend: &Backend, pending: u64) -> Self {
         let end = backend.end();
         let guards = [(backend.guards().removals(), false), (backend.guards().readiness(), true)];
-        let held = guards.into_iter().filter_map(|(guard, readiness)| {
-            let held = guard.held()?;
-            Some((held.id.clone(), describe_hold(&held, readiness)))
-        });
+        let mut held: Vec<_> = guards.into_iter().filter_map(|(guard, readiness)| held_by(guard, readiness)).collect();
+        // Both guards may hold the same under one id.
+        held.dedup_by(|one, other| one.0 == other.0);
+        let released = guards.into_iter().filter_map(|(guard, _)| guard.last_release().cloned()).collect();
         Self {
             connected: backend.is_connected(),
             complete: end.is_complete(),
@@ -124,7 +135,8 @@ impl Standing {
             quarantined: backend.policy().mode == Mode::Quarantine,
             stage: backend.loss().stage(),
             waits_for_room: backend.usage().waiting() > 0,
-            held: held.collect(),
+            held,
+            released,
             services: end.tree().count(),
             rejected: end.rejects().len() as u64,
             endpoints: backend.endpoints(),
@@ -132,6 +144,25 @@ impl Standing {
             refused_incarnation: backend.refused_incarnation().map(ToOwned::to_owned),
         }
     }
+
+    /// Returns it with what a writer that was restarted cannot know and its status says: an agent that was refused dials again
+    /// only after a while. `said` is the status that was written last.
+    #[must_use]
+    pub fn or_as_said(self, said: &BackendResourceStatus) -> Self {
+        let refused = said.refused_incarnation.clone();
+        let refused = refused.filter(|refused| !self.connected && self.incarnation.as_ref() != Some(refused));
+        Self { refused_incarnation: self.refused_incarnation.or(refused), ..self }
+    }
+}
+
+/// Returns the id and a description of what a guard holds. As long as it is not known whether a hold of an earlier writer goes
+/// on, that one counts: its id is the one that people have seen.
+fn held_by(guard: &Guard, readiness: bool) -> Option<(String, String)> {
+    if let Some(record) = guard.unmatched() {
+        return Some((record.id.clone(), describe_unmatched(record)));
+    }
+    let held = guard.held()?;
+    Some((held.id.clone(), describe_hold(&held, readiness)))
 }
 
 /// What a status follows from.
@@ -143,13 +174,17 @@ pub struct StatusFacts<'a> {
     pub problem: Option<&'a BackendProblem>,
     /// How the backend is; `None` if nothing of it was ever in force.
     pub standing: Option<&'a Standing>,
+    /// What came of the object's annotations.
+    pub answers: &'a [BackendAnswer],
+    /// What is removed of it.
+    pub removal: Option<&'a BackendRemoval>,
 }
 
 /// A condition without its times.
 pub(crate) type Stated = (ConditionType, &'static str, &'static str, String);
 
 impl StatusFacts<'_> {
-    /// Returns the conditions that follow. What was never in force has the first three only.
+    /// Returns the conditions that follow. What was never in force has the first three only, and `Removed`.
     pub(crate) fn conditions(&self) -> Vec<Stated> {
         use ConditionType as Type;
         let (ready, reason, why) = self.ready();
@@ -166,6 +201,10 @@ impl StatusFacts<'_> {
                 false => (Type::Stalled, "False", "NotStalled", String::new()),
             },
         ];
+        conditions.extend(self.removal.map(|removal| {
+            let (is_over, reason, why) = removal.stated();
+            (Type::Removed, flag(is_over), reason, why)
+        }));
         let Some(standing) = self.standing else { return conditions };
         let either = |type_, is: bool, yes: (&'static str, &str), no: (&'static str, &str)| {
             let (reason, why) = if is { yes } else { no };
@@ -271,6 +310,8 @@ impl StatusFacts<'_> {
             incarnation: standing.incarnation,
             refused_incarnation: standing.refused_incarnation,
             held_changes: standing.held.into_iter().map(|(id, _)| id).collect(),
+            answers: self.answers.to_vec(),
+            removal: self.removal.cloned(),
         }
     }
 }

@@ -58,6 +58,17 @@ pub enum GuardEvent {
     },
 }
 
+/// Held removals that were released.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRelease {
+    /// Id of the hold.
+    pub id: String,
+    /// Endpoints that could be removed from then on.
+    pub endpoints: u64,
+    /// Reason of the release.
+    pub by: Release,
+}
+
 /// Removals that are held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldDrop {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::GuardKey;
 use crate::account::Account;
 use crate::config::GuardConfig;
-use crate::event::{Fall, GuardEvent, HeldDrop};
+use crate::event::{Fall, GuardEvent, HeldDrop, LastRelease};
 use crate::floors::Levels;
 use crate::hold::{Earlier, Hold, HoldRecord};
 use crate::record::{Records, WindowRecord};
@@ -63,6 +63,7 @@ pub struct Guard<K: GuardKey = gimbal_model::TargetKey> {
     /// Whether everything pending is held because the share is exceeded, not only what is below a floor.
     whole: bool,
     earlier: Option<Earlier>,
+    last_release: Option<LastRelease>,
     asked: Option<Instant>,
     /// Grows with each id that is given.
     serial: u64,
@@ -87,6 +88,7 @@ impl<K: GuardKey> Guard<K> {
             hold: None,
             whole: false,
             earlier: None,
+            last_release: None,
             asked: None,
             serial: 0,
             events: Vec::new(),
@@ -133,6 +135,7 @@ impl<K: GuardKey> Guard<K> {
         (self.records, self.outdated) = (Records::default(), false);
         self.levels.configure(self.config.floors, std::iter::empty());
         (self.hold, self.earlier, self.whole, self.asked) = (None, None, false, None);
+        self.last_release = None;
         self.events.clear();
     }
 
@@ -271,6 +274,18 @@ impl<K: GuardKey> Guard<K> {
         let since = wall.checked_sub(hold.since.age(now).unwrap_or_default()).unwrap_or(wall);
         let Hold { id, to_nothing, told, .. } = hold.clone();
         Some(HoldRecord { id, since, endpoints: self.held_endpoints(), told, to_nothing })
+    }
+
+    /// Returns the hold of an earlier process that no hold of this one matches yet. Its id stays valid if one does.
+    #[must_use]
+    pub fn unmatched(&self) -> Option<&HoldRecord> {
+        self.earlier.as_ref().map(Earlier::record)
+    }
+
+    /// Returns what was released last, by this process.
+    #[must_use]
+    pub fn last_release(&self) -> Option<&LastRelease> {
+        self.last_release.as_ref()
     }
 
     /// Returns the age of the hold.

@@ -26,7 +26,7 @@ mod pending;
 mod record;
 
 pub use config::GuardConfig;
-pub use event::{Fall, GuardEvent, HeldDrop, Passage, Release};
+pub use event::{Fall, GuardEvent, HeldDrop, LastRelease, Passage, Release};
 pub use floors::Floors;
 pub use guard::Guard;
 pub use hold::HoldRecord;

@@ -16,7 +16,7 @@ use crate::routes::Routes;
 use crate::stored::StoredVersions;
 use crate::{Decommission, Facts, Journey, Loss, LossRecord, Output, Policy, Stage, Usage};
 
-pub use trouble::describe_hold;
+pub use trouble::{describe_hold, describe_unmatched};
 
 /// The state of a backend that is stored in the Gimbal cluster, so that it survives a restart. It is stored when it
 /// changes, not periodically.
@@ -288,7 +288,7 @@ impl Backend {
     ) {
         self.guards_mut().restore(&state, settled, now, wall);
         self.budgets.set_loss(Loss::restore(state.loss, now, wall));
-        self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now });
+        self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now, is_over: false });
         self.state = state;
     }
 
@@ -349,7 +349,12 @@ impl Backend {
 
     /// It is being removed, and looked at again at this time.
     pub(crate) fn set_decommission_look(&mut self, look: Instant) {
-        self.decommission = Some(Decommission::Running { look });
+        self.decommission = Some(Decommission::Running { look, is_over: false });
+    }
+
+    /// Nothing of it is left, which is looked at again at this time.
+    pub(crate) fn end_decommission(&mut self, look: Instant) {
+        self.decommission = Some(Decommission::Running { look, is_over: true });
     }
 
     /// Updates its loss. Returns the stage that applies from now on.

@@ -40,7 +40,7 @@ mod target;
 mod targets;
 mod test_probe;
 
-pub use backend::{Backend, BackendState, describe_hold};
+pub use backend::{Backend, BackendState, describe_hold, describe_unmatched};
 pub use cluster::Watched;
 pub use gimbal_schedule::Urgency;
 pub use guards::Guards;
@@ -52,7 +52,7 @@ pub use outputs::{Counters, Output};
 pub use policy::{Mode, Policy, Quota};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
-    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, Reconciler, ServiceStatus, Settings,
-    SyncState, Tally,
+    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference, Reconciler, Rehearsal,
+    RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
 };
 pub use target::Claim;

@@ -28,6 +28,8 @@ pub struct Policy {
     pub on_loss: LossPolicy,
     /// Whether anything is written for the backend.
     pub mode: Mode,
+    /// Whether it is to leave: it stays as it is until an admin orders its removal, and is not admitted after that.
+    pub leaving: bool,
 }
 
 /// Limits on what a backend publishes; `None` means no limit. The first three refuse only growth: Services that

@@ -10,6 +10,7 @@ mod compare;
 mod configure;
 mod decommission;
 mod preview;
+mod rehearse;
 mod routes;
 mod status;
 mod test_audit;
@@ -25,8 +26,9 @@ use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, WriterLimits};
 
 pub use admin::NotConfirmed;
-pub use decommission::{Decommission, Inventory, NotDecommissioned};
+pub use decommission::{Decommission, Inventory, NotDecommissioned, RemovalState};
 pub use preview::Tally;
+pub use rehearse::{PolicyDifference, Rehearsal, RehearsedWrite};
 pub use status::{Explanation, ServiceStatus, SyncState};
 
 use crate::cluster::WatchedCluster;

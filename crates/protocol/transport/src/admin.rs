@@ -24,6 +24,12 @@ pub trait Admin: Send + Sync + 'static {
         &self,
         request: pb::ConfirmIncarnationRequest,
     ) -> Result<pb::ConfirmIncarnationResponse, Status>;
+
+    /// Returns what another configuration would change.
+    async fn preview_configuration(
+        &self,
+        request: pb::PreviewConfigurationRequest,
+    ) -> Result<pb::PreviewConfigurationResponse, Status>;
 }
 
 pub(crate) struct AdminEdge {
@@ -62,5 +68,13 @@ impl pb::admin_service_server::AdminService for AdminEdge {
     ) -> Result<Response<pb::ConfirmIncarnationResponse>, Status> {
         self.check("ConfirmIncarnation", &request)?;
         self.admin.confirm_incarnation(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn preview_configuration(
+        &self,
+        request: Request<pb::PreviewConfigurationRequest>,
+    ) -> Result<Response<pb::PreviewConfigurationResponse>, Status> {
+        self.check("PreviewConfiguration", &request)?;
+        self.admin.preview_configuration(request.into_inner()).await.map(Response::new)
     }
 }

@@ -25,8 +25,10 @@ use crate::{
     ServedServices,
 };
 
-/// Largest inspection or admin request in bytes. Requests hold only names and a page token.
+/// Largest inspection request in bytes, and admin request that holds no configuration. Requests hold only names and a page token.
 pub const MAX_QUESTION: usize = 16 << 10;
+/// Largest admin request of the writer in bytes: one may hold a configuration of a few hundred backends.
+const MAX_ADMIN_REQUEST: usize = 256 << 10;
 /// Largest number of concurrent calls on one connection.
 const STREAMS: u32 = 128;
 
@@ -103,7 +105,7 @@ impl ServiceBuilder {
             self.add_sync(discovery, FILE_DESCRIPTOR_SET);
         }
         if let Some(admin) = admin {
-            let admin = AdminServiceServer::new(AdminEdge::new(admin)).max_decoding_message_size(MAX_QUESTION);
+            let admin = AdminServiceServer::new(AdminEdge::new(admin)).max_decoding_message_size(MAX_ADMIN_REQUEST);
             self.add(admin, Availability::Leading, FILE_DESCRIPTOR_SET);
         }
     }

@@ -1,6 +1,6 @@
 //! A note in the form of an Event. Pure.
 
-use gimbal_kubernetes_agent::short_message;
+use gimbal_kubernetes_events::short_message;
 use gimbal_kubernetes_objects::{Event, EventSource, Meta, Object as _, ObjectReference, Service};
 use gimbal_model::BackendName;
 use jiff::Timestamp;

@@ -1,7 +1,7 @@
+use gimbal_testkit::ScriptedCluster;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scripted::ScriptedServer;
 
 #[test]
 fn what_a_webhook_says_is_about_one_write_whatever_its_code_is() {
@@ -48,7 +48,7 @@ fn finalizer() -> ClusterWrite {
 /// From the answer of an API server to what the core learns of it.
 #[tokio::test]
 async fn each_answer_to_a_finalizer_becomes_an_outcome() {
-    let server = ScriptedServer::start().await;
+    let server = ScriptedCluster::start().await.unwrap();
     let metrics = ControllerMetrics::register(&mut prometheus_client::registry::Registry::default());
     let refused = |words: &str| WriteOutcome::Refused(words.to_owned());
     let none = json!({});
@@ -127,7 +127,7 @@ async fn each_answer_to_a_finalizer_becomes_an_outcome() {
 /// The name is taken, by one that the watch shows soon.
 #[tokio::test]
 async fn what_was_made_already_is_a_conflict_and_no_refusal() {
-    let server = ScriptedServer::start().await;
+    let server = ScriptedCluster::start().await.unwrap();
     let metrics = ControllerMetrics::register(&mut prometheus_client::registry::Registry::default());
     let meta = Meta { name: "web".into(), namespace: "shop".into(), ..Meta::default() };
     let mut new = KuryrLoadBalancer::default();

@@ -216,6 +216,7 @@ fn names_labels_and_types_stay_as_they_are() {
     metrics.resync("node02");
     metrics.config_read(true);
     metrics.namespace_created(true);
+    metrics.event_written("ok");
     metrics.waited(WaitReason::Qps, Duration::from_secs(1));
     metrics.lost("node02", gimbal_reconcile::Stage::NotReady);
     let released =

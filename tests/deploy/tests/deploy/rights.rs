@@ -56,7 +56,15 @@ fn what_is_optional_is_granted_only_where_it_is_wanted() {
         (
             "gimbal-writer",
             "backends=\"objects\"",
-            &["get customresourcedefinitions by name", "list backends", "patch backends/status", "watch backends"],
+            &[
+                "create events",
+                "get customresourcedefinitions by name",
+                "list backends",
+                "patch backends",
+                "patch backends/status",
+                "patch events",
+                "watch backends",
+            ],
         ),
         ("gimbal-kubernetes-discoverer", "writeEvents=true", &["create events", "patch events", "get services"]),
         ("gimbal-kuryr-controller", "rights.nodes=true", &["list nodes", "watch nodes"]),

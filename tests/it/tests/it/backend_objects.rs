@@ -7,12 +7,14 @@ use gimbal_testkit::{Rights, eventually};
 use gimbal_tests::{Mirror, SOON, Scene, Writer, expect_log, expect_metric, slice_of, svc};
 use serde_json::{Value, json};
 
-const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
+use super::backend_removal::expect_finalizer;
+
+pub(crate) const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/backends.gimbal.projectcontour.io";
 const OBJECTS: [&str; 2] = ["--backends", "objects"];
 
 /// Installs the definitions, and grants the rights that go with them.
-async fn scene() -> Scene {
+pub(crate) async fn scene() -> Scene {
     let scene = Scene::start().await.unwrap();
     scene.gimbal.install_crds().await.unwrap();
     let rights = Rights::deployed(&["gimbal-writer", "gimbal-writer-backends"]).unwrap().in_namespace("kube-system");
@@ -30,7 +32,12 @@ async fn writer(scene: &Scene) -> Writer {
     scene.writer(&file(scene), &OBJECTS).await.unwrap()
 }
 
-fn backend(name: &str, spec: Value) -> Value {
+/// Starts a writer on this port, with further flags.
+pub(crate) async fn writer_at(scene: &Scene, port: u16, flags: &[&str]) -> Writer {
+    scene.writer_at(port, &file(scene), &[&OBJECTS, flags].concat()).await.unwrap()
+}
+
+pub(crate) fn backend(name: &str, spec: Value) -> Value {
     let mut object = json!({
         "apiVersion": "gimbal.projectcontour.io/v1alpha1", "kind": "Backend", "metadata": {"name": name}, "spec": spec,
     });
@@ -39,7 +46,7 @@ fn backend(name: &str, spec: Value) -> Value {
 }
 
 /// Waits until a condition of a Backend has this status and this reason.
-async fn expect_condition(scene: &Scene, name: &str, type_: &str, expected: [&str; 2]) -> Value {
+pub(crate) async fn expect_condition(scene: &Scene, name: &str, type_: &str, expected: [&str; 2]) -> Value {
     let mut found = Value::Null;
     eventually("the condition is as expected", SOON, async || {
         let object = scene.gimbal.admin().get(&format!("{BACKENDS}/{name}")).await?;
@@ -93,8 +100,11 @@ async fn a_backend_is_admitted_changed_and_refused_by_its_object() {
     .await
     .unwrap();
 
-    // It is deleted: its agent is refused, and its objects stay.
+    // It is deleted, and somebody takes its finalizer away: its agent is refused, and its objects stay.
+    expect_finalizer(&scene).await;
     api.delete(&path).await.unwrap();
+    expect_condition(&scene, "node02", "Removed", ["False", "AwaitsApproval"]).await;
+    api.patch(&path, &json!({"metadata": {"finalizers": null}})).await.unwrap();
     let gone = |backend: &Value| backend["connected"].is_null() && backend["policy"]["listed"].is_null();
     scene.ask(&writer).unwrap().expect_backend("node02", "it is refused and still shown", gone).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
@@ -112,7 +122,11 @@ async fn who_goes_with_the_definition_stays_and_without_it_no_writer_starts() {
     let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
 
+    expect_finalizer(&scene).await;
     api.delete(DEFINITION).await.unwrap();
+    // It is deleted along, and waits as any other.
+    expect_condition(&scene, "node02", "Removed", ["False", "AwaitsApproval"]).await;
+    api.patch(&format!("{BACKENDS}/node02"), &json!({"metadata": {"finalizers": null}})).await.unwrap();
     expect_log(&writer.process, &["Backend node02: it is gone, and was not deleted"]).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_objects", "kept", 1.0).await.unwrap();
     scene.put(&slice_of("team1", "web", "v4", 7, 4)).await.unwrap();

@@ -37,10 +37,13 @@ impl Rights {
         Self(vec![json!({"kind": "ClusterRole", "metadata": {"name": "testkit"}, "rules": rules})])
     }
 
-    /// Puts the Roles into another namespace, as for a program that runs there.
+    /// Puts the Roles into another namespace, as for a program that runs there. Those in `default` stay: they are about Events of
+    /// objects that are in no namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        for role in self.0.iter_mut().filter(|role| role["kind"] == "Role") {
+        for role in
+            self.0.iter_mut().filter(|role| role["kind"] == "Role" && role["metadata"]["namespace"] != "default")
+        {
             role["metadata"]["namespace"] = json!(namespace);
         }
         self

@@ -146,3 +146,33 @@ fn a_list_that_is_suddenly_empty_takes_nobody_away() {
     objects.definition_is(Some("definition"));
     assert_eq!(in_force(&objects), ["b=b"]);
 }
+
+#[test]
+fn who_is_being_deleted_stays_and_who_was_removed_goes_even_with_the_definition() {
+    let leaving = |name: &str, phase: &str| {
+        let mut object = object(name, json!({"identity": name}));
+        object.metadata.meta.deletion_timestamp = Some("2026-01-02T00:00:00Z".into());
+        let figures =
+            json!({"id": "", "services": 0, "endpointSlices": 0, "endpointsObjects": 0, "endpoints": 0, "first": []});
+        let mut removal = figures;
+        removal["phase"] = json!(phase);
+        object.status = serde_json::from_value(json!({"removal": removal})).unwrap();
+        object
+    };
+    for empty_list in [false, true] {
+        let mut objects = listed(&["a", "b"]);
+        let (a, b) = (leaving("a", "Removed"), leaving("b", "AwaitsApproval"));
+        objects.apply(&a).unwrap();
+        objects.apply(&b).unwrap();
+        assert_eq!(in_force(&objects), ["a=a", "b=b"]);
+        assert!(objects.known().all(|(_, known)| known.is_leaving && !known.is_kept));
+        if empty_list {
+            list(&mut objects, "definition", &[]);
+        } else {
+            objects.gone(&a);
+            objects.gone(&b);
+        }
+        objects.definition_is(None);
+        assert_eq!(in_force(&objects), ["b=b"], "by a list: {empty_list}");
+    }
+}

@@ -28,7 +28,7 @@ impl Writer {
     /// Lets a second pass, and writes what is due then.
     fn second(&mut self, generation: i64, problem: Option<&BackendProblem>, standing: Option<&Standing>) {
         let (name, wall) = (BackendName::parse("a").unwrap(), format!("at {}", self.seconds));
-        let facts = StatusFacts { generation, problem, standing };
+        let facts = StatusFacts { generation, problem, standing, answers: &[], removal: None };
         let now = self.now + Duration::from_secs(self.seconds);
         if let Some(status) = self.reports.due(&name, "uid", self.there.as_ref(), &facts, now, &wall) {
             self.reports.wrote(&name, status.clone(), now);

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::account::Account;
 use crate::hold::{Hold, Since};
-use crate::{Guard, GuardEvent, GuardKey, Release};
+use crate::{Guard, GuardEvent, GuardKey, LastRelease, Release};
 
 /// Bytes of a hold's id, which is written in hexadecimal.
 const ID_BYTES: usize = 5;
@@ -86,6 +86,7 @@ impl<K: GuardKey> Guard<K> {
         }
         let endpoints = before - self.sums.waiting;
         if endpoints > 0 {
+            self.last_release = Some(LastRelease { id: hold.id.clone(), endpoints, by });
             self.events.push(GuardEvent::Released { id: hold.id, endpoints, by });
         }
         endpoints

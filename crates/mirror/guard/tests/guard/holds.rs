@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_guard::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, Passage, Release};
+use gimbal_guard::{Fall, Guard, GuardConfig, GuardEvent, HeldDrop, LastRelease, Passage, Release};
 use gimbal_model::TargetKey;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -431,4 +431,14 @@ fn a_snapshot_is_asked_for_once_each_quiet_time() {
         })
         .collect();
     assert_eq!(asked, [60, 120, 180]);
+}
+
+#[test]
+fn what_was_released_last_is_known_with_its_reason() {
+    let mut case = Case::of(&[40, 40]);
+    (0..2).for_each(|n| case.lose(n, 40));
+    let id = case.guard.held().unwrap().id;
+    assert_eq!(case.guard.last_release(), None);
+    case.guard.approve(&id);
+    assert_eq!(case.guard.last_release(), Some(&LastRelease { id, endpoints: 80, by: Release::Approval }));
 }

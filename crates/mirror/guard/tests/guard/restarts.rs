@@ -1,8 +1,9 @@
 //! The guard over restarts of the writer, and its floors.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use gimbal_guard::{Floors, GuardConfig, GuardEvent, Release};
+use gimbal_guard::{Floors, Guard, GuardConfig, GuardEvent, Release};
+use gimbal_model::TargetKey;
 
 use super::invariant::{SECOND, World};
 
@@ -160,4 +161,21 @@ fn floors_hold_what_would_leave_too_little() {
             assert_eq!(world.total(), wanted, "{floors:?} {there:?} {lose:?}");
         }
     }
+}
+
+/// Until it is known whether the hold goes on, its id is the one that people have seen.
+#[test]
+fn a_hold_of_before_is_known_until_it_is_matched_or_everything_is_known() {
+    let mut world = World::new(GuardConfig::default(), [20; 6]);
+    (0..4).for_each(|n| world.lose(n, 20));
+    world.keep(true);
+    let record = world.guard.hold_record(world.now, SystemTime::UNIX_EPOCH).unwrap();
+    let mut guard = Guard::new(GuardConfig::default());
+    let wall = SystemTime::UNIX_EPOCH + 60 * SECOND;
+    guard.restore(None, Some(&record), |_: &TargetKey| 0, world.now, wall);
+    assert_eq!(guard.unmatched().map(|record| &record.id), Some(&record.id));
+    guard.all_is_known(world.now);
+    assert_eq!(guard.unmatched(), None, "it ended while no writer led");
+    world.begin();
+    assert_eq!((world.guard.unmatched(), world.guard.held().map(|held| held.id)), (None, Some(record.id)));
 }

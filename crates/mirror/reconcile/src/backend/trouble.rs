@@ -1,6 +1,6 @@
 //! What is wrong with a backend, in words for an admin.
 
-use gimbal_guard::HeldDrop;
+use gimbal_guard::{HeldDrop, HoldRecord};
 
 use crate::{Backend, Mode, Stage};
 
@@ -11,6 +11,16 @@ pub fn describe_hold(held: &HeldDrop, readiness: bool) -> String {
     let what = if readiness { "ready endpoints" } else { "endpoints" };
     let does = if readiness { "keeps ready or holds the removal of" } else { "holds the removal of" };
     format!("the mass-change guard {does} {endpoints_removed} of {endpoints_before} {what} (id {id})")
+}
+
+/// Describes a removal that an earlier writer held, as long as the agent has not sent enough to see whether it still is.
+#[must_use]
+pub fn describe_unmatched(record: &HoldRecord) -> String {
+    let HoldRecord { endpoints, id, .. } = record;
+    format!(
+        "the mass-change guard held the removal of {endpoints} endpoints before this writer led; whether it still does shows \
+         when its agent has sent everything (id {id})"
+    )
 }
 
 impl Backend {
@@ -33,6 +43,9 @@ impl Backend {
         }
         if self.decommission().is_some() {
             return "it is being decommissioned".into();
+        }
+        if self.is_listed() && self.policy().leaving {
+            return "its object is deleted: it stays as it is until its removal is approved".into();
         }
         if !self.is_listed() {
             return "it is not configured; its objects stay until it is decommissioned".into();

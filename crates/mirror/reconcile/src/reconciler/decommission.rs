@@ -8,7 +8,7 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_session::{Goodbye, GoodbyeReason};
 
 use crate::target::Target;
-use crate::{BackendState, Output, Policy, Reconciler, Urgency};
+use crate::{Backend, BackendState, Output, Policy, Reconciler, Urgency};
 
 /// The number of a backend's objects in the Gimbal cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -58,6 +58,33 @@ pub enum Decommission {
     Running {
         /// When to check again whether anything is left.
         look: Instant,
+        /// Whether nothing was left at the last check. A backend that is to leave stays so until the configuration no longer
+        /// has it.
+        is_over: bool,
+    },
+}
+
+/// What becomes of a backend that is to leave, or that is being removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RemovalState {
+    /// An admin has to order its removal.
+    Awaited {
+        /// What would be removed.
+        inventory: Inventory,
+        /// The first of the targets.
+        first: Vec<TargetKey>,
+    },
+    /// Its removal was ordered.
+    UnderWay {
+        /// What is left to remove.
+        left: Inventory,
+    },
+    /// Nothing of it is left.
+    Over,
+    /// It has objects, and this writer keeps no record of it: they belong to another writer.
+    OfAnotherWriter {
+        /// The objects.
+        inventory: Inventory,
     },
 }
 
@@ -123,6 +150,31 @@ impl Reconciler {
         Ok(inventory)
     }
 
+    /// Returns what becomes of a backend that is to leave, or that is being removed, with at most `most` targets by name; `None` if
+    /// that is not known, because this process does not lead or has not listed all objects yet.
+    #[must_use]
+    pub fn removal(&self, name: &BackendName, most: usize) -> Option<RemovalState> {
+        if !self.leadership.holds_lease() || !self.cluster.is_listed() {
+            return None;
+        }
+        let backend = self.desired.get(name);
+        let inventory = self.inventory(name);
+        Some(match backend.and_then(Backend::decommission) {
+            Some(Decommission::Running { is_over: true, .. }) => RemovalState::Over,
+            Some(_) => RemovalState::UnderWay { left: inventory },
+            None if backend.is_none_or(|backend| *backend.state() == BackendState::default()) => {
+                match inventory == Inventory::default() {
+                    true => RemovalState::Over,
+                    false => RemovalState::OfAnotherWriter { inventory },
+                }
+            }
+            None => {
+                let theirs = self.targets.of(name.as_str()).filter(|(key, target)| self.stands_for(key, target, name));
+                RemovalState::Awaited { inventory, first: theirs.map(|(key, _)| key.clone()).take(most).collect() }
+            }
+        })
+    }
+
     fn order_decommission(&mut self, name: &BackendName, id: String, now: Instant) {
         if !self.desired.contains_key(name) {
             self.put_backend(name, Policy::default(), false, now);
@@ -184,12 +236,19 @@ impl Reconciler {
     pub(super) fn end_decommission(&mut self, name: &BackendName, now: Instant) {
         let observed = self.cluster.is_listed();
         let Some(backend) = self.desired.get_mut(name) else { return };
-        let Some(Decommission::Running { look }) = backend.decommission() else { return };
+        let Some(Decommission::Running { look, .. }) = backend.decommission() else { return };
         if now < look || !observed {
             return;
         }
         backend.set_decommission_look(now + LOOK);
         if self.remove_rest(name) > 0 {
+            return;
+        }
+        if let Some(backend) =
+            self.desired.get_mut(name).filter(|backend| backend.is_listed() && backend.policy().leaving)
+        {
+            // Its agent is refused, and the order kept, for as long as the configuration has it.
+            backend.end_decommission(now + LOOK);
             return;
         }
         self.outputs.push(Output::Forget { backend: name.clone() });

@@ -19,7 +19,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn of(plan: &Plan) -> Self {
+    pub(super) fn of(plan: &Plan) -> Self {
         let mut tally = Self::default();
         for action in plan.phases.iter().flatten() {
             match action {
@@ -30,6 +30,12 @@ impl Tally {
         }
         tally
     }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        self.created += other.created;
+        self.changed += other.changed;
+        self.deleted += other.deleted;
+    }
 }
 
 impl Reconciler {
@@ -39,9 +45,7 @@ impl Reconciler {
         let mut sum = Tally::default();
         for (_, target) in self.targets.of(name.as_str()) {
             let Some(tally) = target.preview().filter(|_| self.frozen_in(target) == Some(name)) else { continue };
-            sum.created += tally.created;
-            sum.changed += tally.changed;
-            sum.deleted += tally.deleted;
+            sum.add(&tally);
         }
         sum
     }

@@ -21,6 +21,7 @@ mod policy;
 mod quota;
 mod ready;
 mod refused;
+mod rehearsed;
 mod restored;
 mod settle;
 mod taken_names;

@@ -195,6 +195,13 @@ impl Admin for Decisions {
     ) -> Result<pb::ConfirmIncarnationResponse, Status> {
         Ok(pb::ConfirmIncarnationResponse { previous: "before".into() })
     }
+
+    async fn preview_configuration(
+        &self,
+        _: pb::PreviewConfigurationRequest,
+    ) -> Result<pb::PreviewConfigurationResponse, Status> {
+        Ok(pb::PreviewConfigurationResponse::default())
+    }
 }
 
 pub struct Server {

@@ -1,10 +1,25 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use gimbal_kubernetes_objects::Meta;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::registry::Registry;
+use gimbal_testkit::ScriptedCluster;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::scripted::ScriptedServer;
+
+/// Counts Events that were dropped.
+#[derive(Debug, Clone, Default)]
+struct Dropped(Arc<AtomicU64>);
+
+impl EventQueueCounts for Dropped {
+    fn event_written(&self, _: Option<&ApiError>) {}
+
+    fn event_dropped(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn set_events_waiting(&self, _: usize) {}
+}
 
 fn event(name: &str) -> Event {
     let metadata = Meta { name: name.into(), namespace: "shop".into(), ..Meta::default() };
@@ -13,19 +28,17 @@ fn event(name: &str) -> Event {
 
 /// A queue, the API server that it writes to, and a clock.
 struct Queued {
-    server: ScriptedServer,
-    queue: EventQueue,
-    registry: Registry,
+    server: ScriptedCluster,
+    queue: EventQueue<Dropped>,
+    dropped: Dropped,
     now: Instant,
 }
 
 impl Queued {
     async fn new() -> Self {
-        let mut registry = Registry::default();
-        let metrics = ControllerMetrics::register(&mut registry);
-        let server = ScriptedServer::start().await;
-        let queue = EventQueue::new(&server.cluster, metrics);
-        Self { server, queue, registry, now: Instant::now() }
+        let (server, dropped) = (ScriptedCluster::start().await.unwrap(), Dropped::default());
+        let queue = EventQueue::new(&server.cluster, dropped.clone());
+        Self { server, queue, dropped, now: Instant::now() }
     }
 
     /// Answers the calls of one Event with these statuses. Returns the calls.
@@ -39,11 +52,8 @@ impl Queued {
     }
 
     /// Returns how many wait, and how many were dropped.
-    fn left(&mut self) -> (usize, u64) {
-        let mut text = String::new();
-        encode(&mut text, &self.registry).unwrap();
-        let dropped = text.lines().find_map(|line| line.strip_prefix("gimbal_kuryr_controller_events_dropped_total "));
-        (self.queue.waiting.len(), dropped.unwrap().parse().unwrap())
+    fn left(&self) -> (usize, u64) {
+        (self.queue.waiting.len(), self.dropped.0.load(Ordering::Relaxed))
     }
 }
 

@@ -20,15 +20,13 @@ pub async fn write_event(cluster: &Cluster, event: &Event) -> Result<(), ApiErro
 }
 
 /// Returns a patch that changes nothing. Its answer is the Event as it is, without the right to read Events.
-#[must_use]
-pub fn empty_patch(event: &Event) -> Event {
+fn empty_patch(event: &Event) -> Event {
     let Meta { name, namespace, .. } = event.metadata.clone();
     Event { metadata: Meta { name, namespace, ..Meta::default() }, ..Event::default() }
 }
 
 /// Returns a patch that counts what happened once more, if the Event is still as it was `found`.
-#[must_use]
-pub fn count_again(found: &Event, event: &Event) -> Event {
+fn count_again(found: &Event, event: &Event) -> Event {
     let patch = empty_patch(event);
     let Meta { uid, resource_version, .. } = found.metadata.clone();
     Event {

@@ -1,15 +1,15 @@
 //! Events that wait to be written. Pure.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use gimbal_kubernetes_objects::Event;
-use gimbal_kuryr_model::Text;
 
 /// The largest number of Events that wait. Further ones take the place of the newest of the namespace that has most.
 const MOST: usize = 10_000;
 
 /// Namespace and name of an Event: one object has one for each reason.
-type EventKey = (Text, Text);
+type EventKey = (Arc<str>, Arc<str>);
 
 /// An Event, and how often it was tried.
 type Tried = (Event, u32);
@@ -20,9 +20,9 @@ type Tried = (Event, u32);
 pub(crate) struct EventLines {
     events: HashMap<EventKey, Tried>,
     /// What waits in each namespace, in order.
-    lines: BTreeMap<Text, VecDeque<EventKey>>,
+    lines: BTreeMap<Arc<str>, VecDeque<EventKey>>,
     /// The namespaces that have something, the next one first.
-    turns: VecDeque<Text>,
+    turns: VecDeque<Arc<str>>,
 }
 
 impl EventLines {
@@ -74,7 +74,7 @@ impl EventLines {
         }
     }
 
-    fn line(&mut self, namespace: &Text) -> &mut VecDeque<EventKey> {
+    fn line(&mut self, namespace: &Arc<str>) -> &mut VecDeque<EventKey> {
         if !self.lines.contains_key(namespace) {
             self.turns.push_back(namespace.clone());
         }
@@ -82,8 +82,8 @@ impl EventLines {
     }
 
     /// Drops the newest one of the longest line; of several, of the line of `namespace` if it is among them.
-    fn drop_one(&mut self, namespace: &Text) {
-        let length = |(of, line): &(&Text, &VecDeque<EventKey>)| (line.len(), *of == namespace);
+    fn drop_one(&mut self, namespace: &Arc<str>) {
+        let length = |(of, line): &(&Arc<str>, &VecDeque<EventKey>)| (line.len(), *of == namespace);
         let Some(longest) = self.lines.iter().max_by_key(length).map(|(of, _)| of.clone()) else { return };
         let Some(line) = self.lines.get_mut(&longest) else { return };
         if let Some(key) = line.pop_back() {

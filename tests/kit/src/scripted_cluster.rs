@@ -1,7 +1,7 @@
 //! An API server that gives the answers of a test, one after the other: real ones refuse seldom, and not on request.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
@@ -19,18 +19,24 @@ struct Script {
     requests: Vec<String>,
 }
 
-pub(crate) struct ScriptedServer {
-    pub(crate) cluster: Cluster,
+/// An API server that answers by a script, and 500 when no answer is left.
+pub struct ScriptedCluster {
+    /// A client of it.
+    pub cluster: Cluster,
     script: Arc<Mutex<Script>>,
-    _server: JoinSet<()>,
+    _server: JoinSet<std::io::Result<()>>,
     _folder: tempfile::TempDir,
 }
 
-impl ScriptedServer {
-    pub(crate) async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let folder = tempfile::tempdir().unwrap();
+impl ScriptedCluster {
+    /// Starts it, without any answer.
+    ///
+    /// # Errors
+    /// No port is free, or no folder can be made.
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let folder = tempfile::tempdir()?;
         let path = folder.path().join("kubeconfig");
         let kubeconfig = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "c",
@@ -38,31 +44,37 @@ impl ScriptedServer {
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "users": [{"name": "u", "user": {}}],
         });
-        std::fs::write(&path, kubeconfig.to_string()).unwrap();
+        std::fs::write(&path, kubeconfig.to_string())?;
         let script = Arc::<Mutex<Script>>::default();
         let shared = script.clone();
         let router = Router::new().fallback(async move |method, uri| answer(&shared, &method, &uri));
         let mut server = JoinSet::new();
-        server.spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let cluster = Cluster::connect(&Access::Kubeconfig(path), "test").unwrap();
-        Self { cluster, script, _server: server, _folder: folder }
+        server.spawn(async move { axum::serve(listener, router).await });
+        let cluster = Cluster::connect(&Access::Kubeconfig(path), "test")?;
+        Ok(Self { cluster, script, _server: server, _folder: folder })
     }
 
     /// Adds an answer.
-    pub(crate) fn answer(&self, status: u16, body: &Value) {
-        self.script.lock().unwrap().answers.push_back((status, body.to_string()));
+    pub fn answer(&self, status: u16, body: &Value) {
+        locked(&self.script).answers.push_back((status, body.to_string()));
     }
 
     /// Returns the methods and paths of the requests since the last call.
-    pub(crate) fn requests(&self) -> Vec<String> {
-        std::mem::take(&mut self.script.lock().unwrap().requests)
+    #[must_use]
+    pub fn requests(&self) -> Vec<String> {
+        std::mem::take(&mut locked(&self.script).requests)
     }
+}
+
+fn locked(script: &Mutex<Script>) -> MutexGuard<'_, Script> {
+    script.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Takes note of a request, and gives it the next answer.
 fn answer(script: &Mutex<Script>, method: &Method, uri: &Uri) -> Response {
-    let mut script = script.lock().unwrap();
+    let mut script = locked(script);
     script.requests.push(format!("{method} {}", uri.path()).to_ascii_lowercase());
     let (status, body) = script.answers.pop_front().unwrap_or_else(|| (500, "no answer is left".to_owned()));
-    (StatusCode::from_u16(status).unwrap(), [(CONTENT_TYPE, "application/json")], body).into_response()
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(CONTENT_TYPE, "application/json")], body).into_response()
 }

@@ -1,0 +1,236 @@
+//! What people decide by annotations of a Backend.
+//!
+//! The value of such an annotation names what is decided: the id of a hold, an incarnation. So one that stays on the object decides
+//! nothing that comes later. What came of it is in the status, and a value that has its answer there is never acted on again.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gimbal_model::BackendName;
+use gimbal_reconcile::{NotConfirmed, NotDecommissioned, Reconciler};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::BackendResourceStatus;
+
+/// The longest value that is read, in bytes. What may be decided is named by less.
+const LONGEST: usize = 256;
+
+/// What an annotation decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BackendOrder {
+    /// Let a removal through that the guard holds. The value is the id of the hold.
+    Approve,
+    /// Give the backend's name to another source. The value is the incarnation of that.
+    ConfirmIncarnation,
+    /// Remove everything of a backend whose object is being deleted. The value is the id in `status.removal`.
+    Decommission,
+}
+
+impl BackendOrder {
+    const ALL: [Self; 3] = [Self::Approve, Self::ConfirmIncarnation, Self::Decommission];
+
+    /// Returns the key of its annotation.
+    #[must_use]
+    pub fn annotation(self) -> &'static str {
+        match self {
+            Self::Approve => "gimbal.projectcontour.io/approve",
+            Self::ConfirmIncarnation => "gimbal.projectcontour.io/confirm-incarnation",
+            Self::Decommission => "gimbal.projectcontour.io/decommission",
+        }
+    }
+
+    /// Returns the orders among the annotations of an object, each with its value.
+    pub(crate) fn among(annotations: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Self, String> {
+        let value = |order: Self| {
+            let text = annotations.get(order.annotation())?.trim();
+            let text = &text[..text.floor_char_boundary(LONGEST)];
+            (!text.is_empty()).then(|| (order, text.to_owned()))
+        };
+        Self::ALL.into_iter().filter_map(value).collect()
+    }
+}
+
+/// What came of an annotation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendAnswer {
+    /// Key of the annotation.
+    pub annotation: String,
+    /// Value of the annotation.
+    pub value: String,
+    /// Done or Refused.
+    #[schemars(with = "String")]
+    pub result: AnswerResult,
+    /// What was done, or why it is refused.
+    pub message: String,
+}
+
+/// Whether an annotation was followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AnswerResult {
+    /// It was.
+    Done,
+    /// It was not, and will not be: it has to be removed or changed.
+    Refused,
+}
+
+/// The orders of an object, and its status as it was written last.
+#[derive(Debug, Clone)]
+pub struct AskedOrders {
+    /// The backend.
+    pub name: BackendName,
+    /// The orders and their values.
+    pub orders: BTreeMap<BackendOrder, String>,
+    /// The status, with the answers to earlier orders.
+    pub said: BackendResourceStatus,
+}
+
+/// Orders that were carried out, and whose answer may not be in the status yet.
+#[derive(Debug, Default)]
+pub struct OrderBook(BTreeMap<(BackendName, BackendOrder), UnderWay>);
+
+#[derive(Debug)]
+struct UnderWay {
+    value: String,
+    message: String,
+    /// The version of the backend's stored state that has the decision.
+    version: Option<u64>,
+}
+
+/// What is made of an order.
+enum Decision {
+    /// It cannot be known yet.
+    Wait,
+    Refuse(String),
+    Decided(String),
+}
+
+impl OrderBook {
+    /// Forgets what was carried out: another process leads. It knows from the status and the stored state what was decided.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// Carries out the orders of an object that have no answer yet. Returns all answers. A decision is answered once it is stored, so
+    /// that a restart does not forget what the status says was done. Only a leader may call this.
+    pub fn carry_out(&mut self, state: &mut Reconciler, asked: &AskedOrders, now: Instant) -> Vec<BackendAnswer> {
+        // One that is taken back and given again is another one.
+        self.0.retain(|(name, order), _| *name != asked.name || asked.orders.contains_key(order));
+        asked
+            .orders
+            .iter()
+            .filter_map(|(order, value)| self.answer(state, asked, (*order, value.as_str()), now))
+            .collect()
+    }
+
+    fn answer(
+        &mut self,
+        state: &mut Reconciler,
+        asked: &AskedOrders,
+        (order, value): (BackendOrder, &str),
+        now: Instant,
+    ) -> Option<BackendAnswer> {
+        let slot = (asked.name.clone(), order);
+        let under_way = self.0.remove(&slot).filter(|under_way| under_way.value == value);
+        let is_about = |answer: &&BackendAnswer| answer.annotation == order.annotation() && answer.value == value;
+        if let Some(said) = asked.said.answers.iter().find(is_about) {
+            return Some(said.clone());
+        }
+        let answer = |result, message| {
+            let (annotation, value) = (order.annotation().to_owned(), value.to_owned());
+            Some(BackendAnswer { annotation, value, result, message })
+        };
+        let under_way = match under_way {
+            Some(under_way) => under_way,
+            None => match decide(state, asked, (order, value), now) {
+                Decision::Wait => return None,
+                Decision::Refuse(why) => return answer(AnswerResult::Refused, why),
+                Decision::Decided(message) => {
+                    UnderWay { value: value.to_owned(), message, version: state.keep_decision(&asked.name) }
+                }
+            },
+        };
+        let is_stored = under_way.version.is_none_or(|version| state.is_kept(&asked.name, version));
+        let done = is_stored.then(|| under_way.message.clone());
+        self.0.insert(slot, under_way);
+        answer(AnswerResult::Done, done?)
+    }
+}
+
+fn decide(state: &mut Reconciler, asked: &AskedOrders, (order, value): (BackendOrder, &str), now: Instant) -> Decision {
+    match order {
+        BackendOrder::Approve => approve(state, &asked.name, value),
+        BackendOrder::ConfirmIncarnation => confirm(state, asked, value),
+        BackendOrder::Decommission => decommission(state, asked, value, now),
+    }
+}
+
+fn approve(state: &mut Reconciler, name: &BackendName, id: &str) -> Decision {
+    if let Some(services) = state.approve(name, id) {
+        return Decision::Decided(format!("the removal is released, of endpoints of {services} Services"));
+    }
+    let Some(backend) = state.backends().get(name) else { return Decision::Wait };
+    let guards = [backend.guards().removals(), backend.guards().readiness()];
+    // Whether a hold of before this writer led goes on, shows when the agent has sent everything.
+    if guards.iter().filter_map(|guard| guard.unmatched()).any(|record| record.id == id) {
+        return Decision::Wait;
+    }
+    let held: Vec<String> = guards.iter().filter_map(|guard| guard.held()).map(|held| held.id).collect();
+    let now = if held.is_empty() { "nothing is held".to_owned() } else { format!("held is {}", held.join(" and ")) };
+    Decision::Refuse(format!("no removal is held under this id: it was released before, ended, or grew; {now}"))
+}
+
+fn confirm(state: &mut Reconciler, asked: &AskedOrders, incarnation: &str) -> Decision {
+    match state.confirm_incarnation(&asked.name, incarnation) {
+        Ok(Some(before)) if before != incarnation => {
+            Decision::Decided(format!("the name belongs to this source, and no longer to {before}"))
+        }
+        Ok(_) => Decision::Decided("the name belongs to this source".into()),
+        Err(NotConfirmed::Unknown(_)) => Decision::Wait,
+        // A writer that was restarted does not know yet what its predecessor refused.
+        Err(NotConfirmed::NotShown { refused: None, .. })
+            if asked.said.refused_incarnation.as_deref() == Some(incarnation) =>
+        {
+            Decision::Wait
+        }
+        Err(NotConfirmed::NotShown { refused, .. }) => Decision::Refuse(format!(
+            "no agent was refused for this incarnation last; refused was {}",
+            refused.as_deref().unwrap_or("none")
+        )),
+    }
+}
+
+fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Instant) -> Decision {
+    let name = &asked.name;
+    let Some(backend) = state.backends().get(name) else { return Decision::Wait };
+    if backend.is_listed() && !backend.policy().leaving {
+        let why =
+            "the object is not being deleted: delete it first, then set the annotation to the id in status.removal";
+        return Decision::Refuse(why.into());
+    }
+    // The figures change while the backend is in force: what the status shows is what a person has seen.
+    let inventory = state.inventory(name);
+    let shown = asked.said.removal.as_ref().filter(|removal| removal.id == id);
+    let id = match shown.is_some_and(|shown| shown.is_about(&inventory)) {
+        true => inventory.id(name),
+        false => id.to_owned(),
+    };
+    match state.decommission(name, &id, now) {
+        Ok(inventory) => Decision::Decided(format!(
+            "the removal of {} Services with {} endpoints is ordered",
+            inventory.services, inventory.endpoints
+        )),
+        Err(NotDecommissioned::UnderWay(_)) => Decision::Decided("its removal was ordered before".into()),
+        Err(NotDecommissioned::NotReady) => Decision::Wait,
+        Err(NotDecommissioned::OtherFigures { .. }) => {
+            let now = inventory.id(name);
+            Decision::Refuse(format!("it has other figures by now: {now} is the id of what would go"))
+        }
+        Err(error @ NotDecommissioned::Unrecorded(_)) => Decision::Refuse(error.to_string()),
+    }
+}

@@ -1,0 +1,226 @@
+//! What becomes of a backend whose object is deleted, as its status shows it.
+
+use std::sync::Arc;
+
+use gimbal_model::{BackendName, TargetKey};
+use gimbal_reconcile::{Inventory, RemovalState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::BackendOrder;
+
+/// The finalizer that keeps a deleted Backend until nothing of it is left in the Gimbal cluster.
+pub const FINALIZER: &str = "gimbal.projectcontour.io/backend";
+/// How many Services a status names at most.
+pub const NAMED_SERVICES: usize = 20;
+
+/// What would be removed, or is left to remove, of a backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendRemoval {
+    /// AwaitsApproval, Removing, Removed, or OfAnotherWriter.
+    #[schemars(with = "String")]
+    pub phase: RemovalPhase,
+    /// What an approval has to name; empty where none is awaited.
+    pub id: String,
+    /// Services.
+    pub services: u64,
+    /// EndpointSlices.
+    pub endpoint_slices: u64,
+    /// Endpoints objects.
+    pub endpoints_objects: u64,
+    /// Endpoints in these objects.
+    pub endpoints: u64,
+    /// The first of the Services, each as namespace/name.
+    pub first: Vec<String>,
+}
+
+/// How far a removal is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RemovalPhase {
+    /// Nothing is removed before somebody approves it.
+    AwaitsApproval,
+    /// It was approved.
+    Removing,
+    /// Nothing is left.
+    Removed,
+    /// Its objects were written by another writer, and are not removed by this one.
+    OfAnotherWriter,
+}
+
+impl BackendRemoval {
+    /// Returns what a status says of a removal. `said` is what it said last: figures that an approval may name stay for as long as they
+    /// are about right, because a backend lives on until then, and its figures change all the time.
+    #[must_use]
+    pub fn of(name: &BackendName, state: &RemovalState, said: Option<&Self>) -> Self {
+        match state {
+            RemovalState::Awaited { inventory, first } => match said.filter(|said| said.is_about(inventory)) {
+                Some(said) => said.clone(),
+                None => {
+                    let first = first.iter().map(TargetKey::to_string).collect();
+                    let id = inventory.id(name);
+                    Self { id, first, ..Self::with(RemovalPhase::AwaitsApproval, inventory) }
+                }
+            },
+            RemovalState::UnderWay { left } => Self::with(RemovalPhase::Removing, left),
+            RemovalState::Over => Self::with(RemovalPhase::Removed, &Inventory::default()),
+            RemovalState::OfAnotherWriter { inventory } => Self::with(RemovalPhase::OfAnotherWriter, inventory),
+        }
+    }
+
+    fn with(phase: RemovalPhase, inventory: &Inventory) -> Self {
+        let Inventory { services, slices, endpoints_objects, endpoints } = *inventory;
+        Self {
+            phase,
+            id: String::new(),
+            services,
+            endpoint_slices: slices,
+            endpoints_objects,
+            endpoints,
+            first: Vec::new(),
+        }
+    }
+
+    /// Whether an approval is awaited, and what it names is there: no figure is more than a quarter off.
+    #[must_use]
+    pub fn is_about(&self, inventory: &Inventory) -> bool {
+        let near = |said: u64, now: u64| now.abs_diff(said) <= said / 4;
+        let Inventory { services, slices, endpoints_objects, endpoints } = *inventory;
+        self.phase == RemovalPhase::AwaitsApproval
+            && near(self.services, services)
+            && near(self.endpoint_slices, slices)
+            && near(self.endpoints_objects, endpoints_objects)
+            && near(self.endpoints, endpoints)
+    }
+
+    /// Whether this says something else than `said`, apart from figures.
+    pub(crate) fn is_news(&self, said: Option<&Self>) -> bool {
+        said.is_none_or(|said| (said.phase, &said.id) != (self.phase, &self.id))
+    }
+
+    /// Returns the figures in words.
+    pub(crate) fn figures(&self) -> String {
+        let Self { services, endpoint_slices, endpoints_objects, endpoints, .. } = self;
+        let objects = match endpoints_objects {
+            0 => String::new(),
+            count => format!(", {count} Endpoints objects"),
+        };
+        format!("{services} Services, {endpoint_slices} EndpointSlices{objects} and {endpoints} endpoints")
+    }
+
+    /// Returns reason and message of the condition, and whether the removal is complete.
+    pub(crate) fn stated(&self) -> (bool, &'static str, String) {
+        let figures = self.figures();
+        match self.phase {
+            RemovalPhase::AwaitsApproval => {
+                let (key, id) = (BackendOrder::Decommission.annotation(), &self.id);
+                let why = format!(
+                    "the object is deleted, and the backend stays in force until its removal is approved by the annotation {key}={id}: \
+                     {figures} would go"
+                );
+                (false, "AwaitsApproval", why)
+            }
+            // Without figures, which change with each write.
+            RemovalPhase::Removing => {
+                (false, "Removing", "it is being removed; status.removal says what is left".into())
+            }
+            RemovalPhase::Removed => (true, "Removed", "nothing of it is left in the Gimbal cluster".into()),
+            RemovalPhase::OfAnotherWriter => (
+                false,
+                "OfAnotherWriter",
+                format!(
+                    "this writer keeps no record of the backend, so its {figures} belong to another writer: remove them there"
+                ),
+            ),
+        }
+    }
+}
+
+/// Returns the finalizers that an object is to have, if it has others now: ours from when it is in force until it is being deleted and
+/// nothing of it is left. The server refuses to add one to an object that is being deleted.
+#[must_use]
+pub fn wanted_finalizers(
+    has: &[Arc<str>],
+    in_force: bool,
+    is_leaving: bool,
+    is_removed: bool,
+) -> Option<Vec<Arc<str>>> {
+    let is_ours = |name: &&Arc<str>| &***name == FINALIZER;
+    let others = has.iter().filter(|name| !is_ours(name)).cloned();
+    match has.iter().any(|name| is_ours(&name)) {
+        false if in_force && !is_leaving => Some(others.chain([FINALIZER.into()]).collect()),
+        true if is_leaving && is_removed => Some(others.collect()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_finalizer_comes_with_force_and_goes_when_nothing_is_left() {
+        let names = |names: &[&str]| names.iter().map(|name| Arc::from(*name)).collect::<Vec<Arc<str>>>();
+        let (other, both) = (names(&["other"]), names(&["other", FINALIZER]));
+        // In force, being deleted, nothing left.
+        for (has, in_force, is_leaving, is_removed, wanted) in [
+            (&other, false, false, false, None),
+            (&other, true, false, false, Some(&both)),
+            (&both, true, false, false, None),
+            (&both, true, false, true, None),
+            (&both, true, true, false, None),
+            (&both, true, true, true, Some(&other)),
+            (&both, false, true, true, Some(&other)),
+            (&other, true, true, false, None),
+            (&other, true, true, true, None),
+        ] {
+            let found = wanted_finalizers(has, in_force, is_leaving, is_removed);
+            assert_eq!(found.as_ref(), wanted, "{has:?} {in_force} {is_leaving} {is_removed}");
+        }
+    }
+
+    fn awaited(services: u64, endpoints: u64) -> RemovalState {
+        let inventory = Inventory { services, slices: services, endpoints_objects: 0, endpoints };
+        let first = (0..services.min(2)).map(|n| TargetKey::new("team1", format!("node02-web{n}"))).collect();
+        RemovalState::Awaited { inventory, first }
+    }
+
+    fn of(state: &RemovalState, said: Option<&BackendRemoval>) -> BackendRemoval {
+        BackendRemoval::of(&BackendName::parse("node02").unwrap(), state, said)
+    }
+
+    #[test]
+    fn what_is_awaited_names_figures_and_services_and_its_id() {
+        let removal = of(&awaited(3, 40), None);
+        assert_eq!(
+            (&*removal.id, &*removal.first.join(" ")),
+            ("node02-3-3-0-40", "team1/node02-web0 team1/node02-web1")
+        );
+        let (is_over, reason, message) = removal.stated();
+        assert_eq!((is_over, reason), (false, "AwaitsApproval"));
+        assert!(
+            message.ends_with("node02-3-3-0-40: 3 Services, 3 EndpointSlices and 40 endpoints would go"),
+            "{message}"
+        );
+    }
+
+    #[test]
+    fn an_id_stays_while_its_figures_are_a_quarter_off_at_most() {
+        let said = of(&awaited(8, 40), None);
+        for (services, endpoints, stays) in
+            [(8, 50, true), (8, 51, false), (8, 30, true), (8, 29, false), (11, 40, false)]
+        {
+            let next = of(&awaited(services, endpoints), Some(&said));
+            assert_eq!(next.id == said.id, stays, "{services} {endpoints}");
+            assert_eq!(next.is_news(Some(&said)), !stays);
+        }
+        let removing = of(&RemovalState::UnderWay { left: Inventory::default() }, Some(&said));
+        assert_eq!((removing.phase, &*removing.id), (RemovalPhase::Removing, ""));
+        assert!(removing.is_news(Some(&said)));
+        // Nothing is about nothing: who has nothing is asked anew once it has something.
+        let nothing = of(&awaited(0, 0), None);
+        assert!(
+            of(&awaited(0, 0), Some(&nothing)) == nothing && of(&awaited(1, 1), Some(&nothing)).is_news(Some(&nothing))
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! A Backend that is deleted: everything stays until somebody approves its removal, and then nothing of it is left.
+
+use std::time::Duration;
+
+use gimbal_testkit::eventually;
+use gimbal_testkit::process::free_port;
+use gimbal_tests::{Mirror, SOON, Scene, gimbalctl, slice_of};
+use serde_json::{Value, json};
+
+use super::backend_events::{expect_events, expect_published, offer, uid_of};
+use super::backend_objects::{BACKENDS, backend, expect_condition, scene, writer_at};
+use super::backend_orders::{annotate, expect_answer};
+
+const DECOMMISSION: &str = "gimbal.projectcontour.io/decommission";
+const FINALIZER: &str = "gimbal.projectcontour.io/backend";
+
+/// Waits until node02 has the finalizer.
+pub(crate) async fn expect_finalizer(scene: &Scene) {
+    eventually("node02 has the finalizer", SOON, async || {
+        let object = scene.gimbal.admin().get(&format!("{BACKENDS}/node02")).await?;
+        anyhow::ensure!(object["metadata"]["finalizers"] == json!([FINALIZER]), "{}", object["metadata"]);
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+/// Deletes node02, which stays. Returns what would be removed.
+async fn delete(scene: &Scene) -> Value {
+    expect_finalizer(scene).await;
+    scene.gimbal.admin().delete(&format!("{BACKENDS}/node02")).await.unwrap();
+    let object = expect_condition(scene, "node02", "Removed", ["False", "AwaitsApproval"]).await;
+    object["status"]["removal"].clone()
+}
+
+/// Waits until node02 is gone, and everything that the writer kept of it.
+async fn expect_gone(scene: &Scene) {
+    eventually("node02 is gone", SOON, async || {
+        let backends = scene.gimbal.admin().items(BACKENDS).await?;
+        anyhow::ensure!(backends.is_empty(), "{backends:?}");
+        let kept = scene.gimbal.admin().items("/api/v1/namespaces/kube-system/configmaps").await?;
+        let kept = kept.iter().find(|map| map["metadata"]["name"] == "gimbal-backend-node02");
+        anyhow::ensure!(kept.is_none(), "{kept:?}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_backend_stays_in_force_until_its_removal_is_approved() {
+    let scene = scene().await;
+    offer(&scene, 3).await;
+    scene.gimbal.admin().post(BACKENDS, &backend("node02", json!({}))).await.unwrap();
+    let uid = uid_of(&scene, "node02").await;
+    let port = free_port().unwrap();
+    let mut writer = writer_at(&scene, port, &[]).await;
+    let _agent = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
+    expect_published(&scene, 3).await;
+    let removal = delete(&scene).await;
+    assert_eq!((&removal["id"], &removal["endpoints"]), (&json!("node02-3-3-0-24"), &json!(24)), "{removal}");
+    assert_eq!(removal["first"].as_array().unwrap().len(), 3, "{removal}");
+    let awaits = ("Warning", "RemovalAwaitsApproval", 1);
+    let words = expect_events(&scene, &uid, &[awaits]).await;
+    assert!(
+        words[0].contains("3 Services") && words[0].contains(&format!("{DECOMMISSION}=node02-3-3-0-24")),
+        "{words:?}"
+    );
+
+    // It is as it was: what changes in the source is published, and another writer waits as well.
+    scene.put(&slice_of("team1", "web0", "a", 0, 9)).await.unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 9).await.unwrap();
+    writer.process.kill().unwrap();
+    let writer = writer_at(&scene, port, &[]).await;
+    scene.put(&slice_of("team1", "web0", "a", 0, 8)).await.unwrap();
+    expect_published(&scene, 3).await;
+    annotate(&scene, DECOMMISSION, "node02-1-1-0-8").await;
+    let why = expect_answer(&scene, DECOMMISSION, "node02-1-1-0-8", "Refused").await;
+    assert!(why.contains("node02-3-3-0-24"), "{why}");
+    expect_published(&scene, 3).await;
+
+    annotate(&scene, DECOMMISSION, "node02-3-3-0-24").await;
+    for number in 0..3 {
+        Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();
+    }
+    expect_gone(&scene).await;
+    let refused = ("Warning", "OrderRefused", 1);
+    let done = [("Normal", "Decommissioning", 1), ("Normal", "Drained", 1)];
+    expect_events(&scene, &uid, &[awaits, refused, done[0], done[1]]).await;
+    // Its agent is still there, and refused.
+    let client = scene.ask(&writer).unwrap();
+    assert!(client.backend("node02").is_err(), "it is not known any more");
+
+    // One that is made anew is another one.
+    scene.gimbal.admin().post(BACKENDS, &backend("node02", json!({}))).await.unwrap();
+    let other = uid_of(&scene, "node02").await;
+    expect_published(&scene, 3).await;
+    expect_finalizer(&scene).await;
+    expect_events(&scene, &other, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admin_removes_a_deleted_backend_and_who_takes_the_finalizer_away_keeps_everything() {
+    let scene = scene().await;
+    offer(&scene, 2).await;
+    let api = scene.gimbal.admin();
+    let object = backend("node02", json!({}));
+    api.post(BACKENDS, &object).await.unwrap();
+    let port = free_port().unwrap();
+    let writer = writer_at(&scene, port, &[]).await;
+    let _agent = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
+    expect_published(&scene, 2).await;
+    let refused = gimbalctl(&scene, port, "decommission --backend node02 --dry-run").unwrap();
+    refused.expect_refusal("delete its object");
+
+    // By mistake. Without its finalizer the object goes, and what is published stays for the next one.
+    delete(&scene).await;
+    api.patch(&format!("{BACKENDS}/node02"), &json!({"metadata": {"finalizers": null}})).await.unwrap();
+    let gone = |backend: &Value| backend["connected"].is_null() && backend["policy"]["listed"].is_null();
+    scene.ask(&writer).unwrap().expect_backend("node02", "it is refused and still shown", gone).await.unwrap();
+    expect_published(&scene, 2).await;
+    let mark = scene.gimbal.audit_mark().await.unwrap();
+    api.post(BACKENDS, &object).await.unwrap();
+    expect_condition(&scene, "node02", "Synced", ["True", "Written"]).await;
+    assert_eq!(scene.writes_since(mark).await.unwrap(), [""; 0]);
+
+    delete(&scene).await;
+    let shown = gimbalctl(&scene, port, "decommission --backend node02 --dry-run").unwrap().out;
+    let next = shown.lines().find_map(|line| line.strip_prefix("next: gimbalctl ")).unwrap();
+    gimbalctl(&scene, port, next.split_once(" removes").unwrap().0).unwrap();
+    for number in 0..2 {
+        Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();
+    }
+    expect_gone(&scene).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_another_writer_wrote_is_not_removed_and_a_backend_of_nothing_goes_at_once() {
+    let scene = scene().await;
+    offer(&scene, 2).await;
+    // Another writer, with a namespace of its own, publishes it.
+    let config = scene.config(&["node02"], "").unwrap();
+    let port = free_port().unwrap();
+    let other = scene.writer_at(port, &config, &[]).await.unwrap();
+    let mut agent = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
+    expect_published(&scene, 2).await;
+    agent.process.terminate(Duration::from_secs(5)).await.unwrap();
+    drop(other);
+    scene.gimbal.admin().delete("/api/v1/namespaces/kube-system/configmaps/gimbal-backend-node02").await.unwrap();
+
+    for name in ["node02", "node03"] {
+        scene.gimbal.admin().post(BACKENDS, &backend(name, json!({}))).await.unwrap();
+    }
+    let _writer = writer_at(&scene, free_port().unwrap(), &[]).await;
+    expect_finalizer(&scene).await;
+    let uid = uid_of(&scene, "node02").await;
+    for name in ["node02", "node03"] {
+        scene.gimbal.admin().delete(&format!("{BACKENDS}/{name}")).await.unwrap();
+    }
+    expect_condition(&scene, "node02", "Removed", ["False", "OfAnotherWriter"]).await;
+    expect_events(&scene, &uid, &[("Warning", "RemovalRefused", 1)]).await;
+    eventually("node03 is gone", SOON, async || {
+        let backends = scene.gimbal.admin().items(BACKENDS).await?;
+        anyhow::ensure!(backends.len() == 1, "{backends:?}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+    annotate(&scene, DECOMMISSION, "node02-2-2-0-16").await;
+    let why = expect_answer(&scene, DECOMMISSION, "node02-2-2-0-16", "Refused").await;
+    assert!(why.contains("belongs to another writer"), "{why}");
+    expect_published(&scene, 2).await;
+}
