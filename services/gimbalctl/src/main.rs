@@ -10,6 +10,7 @@
 //! gimbalctl approve HOLD --backend node02    releases a removal that the guard holds
 //! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
 //! gimbalctl decommission --backend node02 --dry-run     what removing everything of a backend would remove
+//! gimbalctl adopt --backend node02 --dry-run            which objects of the original Gimbal the writer would take over
 //!
 //! gimbalctl context set prod --server URL    keeps a server and certificates under a name, for all commands
 //! gimbalctl certs authority --dir authority  makes an authority of its own
@@ -29,6 +30,7 @@
 //! gimbalctl lb decommission --cluster prod1 --dry-run   what removing everything of a cluster would remove
 //! ```
 
+mod adopt;
 mod backends;
 mod certs;
 mod check;
@@ -128,6 +130,8 @@ enum Topic {
     },
     /// Removes everything of a backend that the configuration no longer admits
     Decommission(decisions::Removal),
+    /// Gives the Services and Endpoints that the original Gimbal made of a backend to the writer
+    Adopt(adopt::Adoption),
     /// Certificates for the programs, made and shown without any server
     #[command(subcommand)]
     Certs(certs::CertsCommand),
@@ -173,6 +177,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         // Whether there is a connection is one of the checks.
         Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
         Topic::Diff(what) => return diff::run(what, &args, contexts.as_deref()).await,
+        Topic::Adopt(what) => return adopt::run(what, &args).await,
         Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
         Topic::Lb(lb::LbCommand::Diff(which)) => return lb::difference(which, &args).await,
         _ => connect(&args, DIAL).await?,
@@ -183,6 +188,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         | Topic::Man { .. }
         | Topic::Check(_)
         | Topic::Diff(_)
+        | Topic::Adopt(_)
         | Topic::Context(_) => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
@@ -313,6 +319,8 @@ mod tests {
             "confirm 1111 --backend node02",
             "decommission --backend node02 --dry-run",
             "decommission --backend node02 --id node02-1",
+            "adopt --backend node02 --dry-run",
+            "adopt --backend node02 --kubeconfig gimbal.yaml --drop-gone --id node02-1 --wait 0",
             "check",
             "check --wait 60 -o json",
             "diff",
@@ -353,6 +361,9 @@ mod tests {
             "confirm --backend node02",
             "decommission --backend node02",
             "decommission --backend node02 --dry-run --id 1",
+            "adopt --backend node02",
+            "adopt --backend Node_02 --dry-run",
+            "adopt --backend node02 --dry-run --id 1",
             "certs",
             "certs issue node02",
             "certs issue ../node02 --dns a",

@@ -18,7 +18,7 @@ mod watching;
 mod way_back;
 
 pub use ask::{expect_log, expect_metric, get, metric};
-pub use gimbalctl::{Printed, gimbalctl, gimbalctl_watch};
+pub use gimbalctl::{Printed, gimbalctl, gimbalctl_beside, gimbalctl_watch};
 pub use grpcurl::Grpcurl;
 pub use ingresses::{INGRESSES, ROUTERS, SECRETS, ingress_path};
 pub use many::{expect_slices, offer_many};
