@@ -75,10 +75,12 @@ pub async fn run(adoption: &Adoption, args: &ServerArgs) -> Result<(), Exit> {
     }
     let left = sight.take(&order, decided).await?;
     print(&order.done(&left, args.output))?;
-    match left.len() {
-        0 => Ok(()),
-        count => Err(Exit::Failure(format!("{count} objects are not taken yet: {} --dry-run", adoption.again()))),
-    }
+    let count = match left.len() {
+        0 => return Ok(()),
+        1 => "one object is".to_owned(),
+        count => format!("{count} objects are"),
+    };
+    Err(Exit::Failure(format!("{count} not taken yet: {} --dry-run says what is next", adoption.again())))
 }
 
 impl Adoption {

@@ -119,7 +119,7 @@ async fn endpoints_that_the_source_has_no_more_go_only_by_order() {
     let web = &stage.offered[0];
     let (id, _) = stage.next(writer.port, "--dry-run");
     let waits = stage.gimbalctl(writer.port, &format!("--id {id} --wait 8"));
-    waits.expect_refusal("1 objects are not taken yet");
+    waits.expect_refusal("one object is not taken yet");
     assert!(waits.out.contains("1 of its 3 ready endpoints are in no slice of the writer, as 10.0.0.9 8080/TCP (http)"));
     assert!(waits.out.contains("taken: 4 Services, 3 Endpoints"), "{waits:?}");
     stage.scene.ask(&writer).unwrap().expect_synced("node02", "team1", "web").await.unwrap();
@@ -142,6 +142,20 @@ async fn beside_the_original_and_back_to_it_nothing_is_missing() {
     let witness = Witness::start(gimbal, "last").await;
     let (writer, _agent) = stage.programs("endpointslices").await;
     stage.expect_conflicts(&writer).await;
+
+    // Somebody sets the mark by hand, on Endpoints first: they stay until there are slices in their place.
+    let path = format!("/api/v1/namespaces/team1/endpoints/{}", stage.offered[2].name);
+    gimbal.admin().patch(&path, &json!({"metadata": {"labels": {MARK: "gimbal-writer"}}})).await.unwrap();
+    let compared = async || metric(writer.admin_port, "gimbal_writer_comparisons", "").await;
+    let before = compared().await.unwrap();
+    eventually("the writer has compared everything twice", SOON, async || {
+        let now = compared().await?;
+        anyhow::ensure!(now >= before + 2.0, "{now} after {before}");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+    gimbal.admin().get(&path).await.unwrap();
 
     // The original still runs, and writes each time that the mark is set.
     let (id, _) = stage.next(writer.port, "--dry-run");
