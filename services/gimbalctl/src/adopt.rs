@@ -71,7 +71,9 @@ pub async fn run(adoption: &Adoption, args: &ServerArgs) -> Result<(), Exit> {
     };
     if *id != order.id() {
         let command = adoption.again();
-        return Err(Exit::Failure(format!("it is no longer the same that would be taken: {command} --dry-run names it")));
+        return Err(Exit::Failure(format!(
+            "it is no longer the same that would be taken: {command} --dry-run names it"
+        )));
     }
     let left = sight.take(&order, decided).await?;
     print(&order.done(&left, args.output))?;

@@ -134,7 +134,9 @@ fn of_service(service: &Service, offers: &Offers) -> Verdict {
     let named = SERVICE_LABELS.iter().find_map(|label| metadata.labels.get(*label));
     let is_named = |offer: &&Offer| named.is_some_and(|named| **named == *label_value(&offer.name));
     let Some(offer) = offers.iter().find(is_named) else {
-        return Verdict::Leave("its labels name another source Service than the one that leads to this name".to_owned());
+        return Verdict::Leave(
+            "its labels name another source Service than the one that leads to this name".to_owned(),
+        );
     };
     match &offer.refused {
         Some(why) => Verdict::Leave(format!("the writer would not publish it: {why}")),

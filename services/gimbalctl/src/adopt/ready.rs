@@ -93,7 +93,8 @@ mod tests {
     #[test]
     fn another_name_or_protocol_is_another_endpoint() {
         let one = |port: Value| slice(json!([{"addresses": ["10.0.0.1"]}]), json!([port]));
-        let wanted = endpoints(json!([{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"name": "port-53", "port": 53}]}]));
+        let wanted =
+            endpoints(json!([{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"name": "port-53", "port": 53}]}]));
         assert_eq!(one(json!({"name": "port-53", "port": 53})), wanted);
         for other in [
             json!({"name": "dns", "port": 53}),

@@ -5,7 +5,8 @@ use crate::adopt::ready::in_slice;
 
 /// Returns the Service and the Endpoints that the original makes, since 2020.
 fn made(name: &str, addresses: &[&str]) -> (Value, Value) {
-    let labels = json!({"app": name, "gimbal.projectcontour.io/backend": "node02", "gimbal.projectcontour.io/service": name});
+    let labels =
+        json!({"app": name, "gimbal.projectcontour.io/backend": "node02", "gimbal.projectcontour.io/service": name});
     let metadata = json!({"namespace": "team1", "name": format!("node02-{name}"), "uid": name, "labels": labels});
     let ports = json!([{"name": "http", "port": 80}]);
     let ips: Vec<Value> = addresses.iter().map(|ip| json!({"ip": ip})).collect();
@@ -82,7 +83,8 @@ fn labels_of_every_version_of_the_original_are_known() {
     let (service, endpoints) = made("web", &[]);
     let old = |object: &Value| {
         let mut object = object.clone();
-        object["metadata"]["labels"] = json!({"gimbal.heptio.com/backend": "node02", "gimbal.heptio.com/service": "web"});
+        object["metadata"]["labels"] =
+            json!({"gimbal.heptio.com/backend": "node02", "gimbal.heptio.com/service": "web"});
         object
     };
     let then = verdicts(&found(&old(&service), &old(&endpoints), &[]), &offers(offer()));

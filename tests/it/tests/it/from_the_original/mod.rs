@@ -120,7 +120,9 @@ async fn endpoints_that_the_source_has_no_more_go_only_by_order() {
     let (id, _) = stage.next(writer.port, "--dry-run");
     let waits = stage.gimbalctl(writer.port, &format!("--id {id} --wait 8"));
     waits.expect_refusal("one object is not taken yet");
-    assert!(waits.out.contains("1 of its 3 ready endpoints are in no slice of the writer, as 10.0.0.9 8080/TCP (http)"));
+    assert!(
+        waits.out.contains("1 of its 3 ready endpoints are in no slice of the writer, as 10.0.0.9 8080/TCP (http)")
+    );
     assert!(waits.out.contains("taken: 4 Services, 3 Endpoints"), "{waits:?}");
     stage.scene.ask(&writer).unwrap().expect_synced("node02", "team1", "web").await.unwrap();
     let (id, shown) = stage.next(writer.port, "--drop-gone --dry-run");

@@ -124,7 +124,8 @@ impl Stage {
             holds(mirror.endpoints.as_ref())?;
             let marked = &mirror.service["metadata"]["labels"][MARK];
             anyhow::ensure!(*marked == "gimbal-writer", "the Service is marked {marked}");
-            let others = mirror.slices.iter().filter(|slice| slice["metadata"]["labels"][SLICE_MARK] != "gimbal-writer");
+            let others =
+                mirror.slices.iter().filter(|slice| slice["metadata"]["labels"][SLICE_MARK] != "gimbal-writer");
             anyhow::ensure!(others.count() == 0, "{:?}", mirror.slices);
             Ok(())
         })
