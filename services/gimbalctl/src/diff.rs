@@ -12,7 +12,8 @@ use gimbal_wire::pb;
 use pb::inspection_service_client::InspectionServiceClient;
 use serde_json::{Value, json};
 
-use self::compare::{Difference, Known, service_id, source_with_writer, that_stay, writer_with_cluster};
+use self::compare::{Difference, source_with_writer, that_stay, writer_with_cluster};
+pub use self::compare::{Known, service_id};
 use crate::context::{self, Context};
 use crate::output::{OutputForm, print, remark};
 use crate::refusal::failed;
@@ -35,7 +36,7 @@ pub struct DiffArgs {
 }
 
 /// A server, and what it is called in messages.
-struct Server {
+pub struct Server {
     name: String,
     client: InspectionServiceClient<Channel>,
 }
@@ -120,13 +121,20 @@ fn knows(backend: &pb::Backend, namespace: &str) -> bool {
 }
 
 impl Server {
-    async fn of(flag: &str, url: String, with: &Context) -> Result<Self, Exit> {
+    /// Connects to a server that a flag names, with the certificates of a context.
+    ///
+    /// # Errors
+    /// It is not reached, or the flags are wrong.
+    pub async fn of(flag: &str, url: String, with: &Context) -> Result<Self, Exit> {
         let client = InspectionServiceClient::new(connect_to(flag, &url, with, DIAL).await?);
         Ok(Self { name: format!("{flag} {url}"), client })
     }
 
     /// Returns what the writer holds.
-    async fn held(&self, backend: Option<&str>) -> Result<Known, Exit> {
+    ///
+    /// # Errors
+    /// The server does not answer, is no writer or does not lead, or knows no such backend.
+    pub async fn held(&self, backend: Option<&str>) -> Result<Known, Exit> {
         let answer = self.backends().await?;
         let Some(standing) = answer.writer else {
             return Err(Exit::Failure(format!("{}: it is a discoverer, and --server has to be a writer", self.name)));

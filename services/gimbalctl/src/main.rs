@@ -11,6 +11,7 @@
 //! gimbalctl confirm SOURCE --backend node02  gives a backend's name to another source
 //! gimbalctl config diff writer.yaml          what another configuration of the writer would change
 //! gimbalctl decommission --backend node02 --dry-run     what removing everything of a backend would remove
+//! gimbalctl adopt --backend node02 --dry-run            which objects of the original Gimbal the writer would take over
 //!
 //! gimbalctl context set prod --server URL    keeps a server and certificates under a name, for all commands
 //! gimbalctl certs authority --dir authority  makes an authority of its own
@@ -30,6 +31,7 @@
 //! gimbalctl lb decommission --cluster prod1 --dry-run   what removing everything of a cluster would remove
 //! ```
 
+mod adopt;
 mod backends;
 mod certs;
 mod check;
@@ -133,6 +135,8 @@ enum Topic {
     /// A configuration of the writer that is not in force yet
     #[command(subcommand)]
     Config(configuration::ConfigurationCommand),
+    /// Gives the Services and Endpoints that the original Gimbal made of a backend to the writer
+    Adopt(adopt::Adoption),
     /// Certificates for the programs, made and shown without any server
     #[command(subcommand)]
     Certs(certs::CertsCommand),
@@ -178,6 +182,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         // Whether there is a connection is one of the checks.
         Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
         Topic::Diff(what) => return diff::run(what, &args, contexts.as_deref()).await,
+        Topic::Adopt(what) => return adopt::run(what, &args).await,
         Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
         Topic::Lb(lb::LbCommand::Diff(which)) => return lb::difference(which, &args).await,
         _ => connect(&args, DIAL).await?,
@@ -188,6 +193,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         | Topic::Man { .. }
         | Topic::Check(_)
         | Topic::Diff(_)
+        | Topic::Adopt(_)
         | Topic::Context(_) => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
@@ -322,6 +328,8 @@ mod tests {
             "decommission --backend node02 --dry-run",
             "decommission --backend node02 --id node02-1",
             "config diff writer.yaml -o json",
+            "adopt --backend node02 --dry-run",
+            "adopt --backend node02 --kubeconfig gimbal.yaml --drop-gone --id node02-1 --wait 0",
             "check",
             "check --wait 60 -o json",
             "diff",
@@ -364,6 +372,9 @@ mod tests {
             "decommission --backend node02 --dry-run --id 1",
             "config",
             "config diff",
+            "adopt --backend node02",
+            "adopt --backend Node_02 --dry-run",
+            "adopt --backend node02 --dry-run --id 1",
             "certs",
             "certs issue node02",
             "certs issue ../node02 --dns a",

@@ -238,7 +238,7 @@ fn reason(status: &pb::ServiceStatus) -> String {
 }
 
 /// Returns the message with its reason before it.
-fn message(status: &pb::ServiceStatus) -> String {
+pub fn message(status: &pb::ServiceStatus) -> String {
     match (reason(status), status.message.as_str()) {
         (reason, "") => reason,
         (reason, message) if reason.is_empty() => message.to_owned(),

@@ -1,6 +1,6 @@
 //! gimbalctl, as an administrator runs it.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use gimbal_testkit::process::binary;
 use serde_json::Value;
@@ -19,6 +19,11 @@ pub struct Printed {
 }
 
 impl Printed {
+    fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), out: text(&output.stdout), error: text(&output.stderr) }
+    }
+
     /// Returns the output as JSON, one value a line.
     ///
     /// # Panics
@@ -47,9 +52,16 @@ impl Printed {
 pub fn gimbalctl(programs: &Programs, port: u16, words: &str) -> anyhow::Result<Printed> {
     let mut command = command(programs, port, words)?;
     // Programs of the test that run as tasks go on meanwhile.
-    let output = tokio::task::block_in_place(|| command.output())?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Ok(Printed { code: output.status.code(), out: text(&output.stdout), error: text(&output.stderr) })
+    Ok(Printed::of(&tokio::task::block_in_place(|| command.output())?))
+}
+
+/// As [`gimbalctl`], while the rest of the caller's task goes on.
+///
+/// # Errors
+/// As [`gimbalctl`].
+pub async fn gimbalctl_beside(programs: &Programs, port: u16, words: &str) -> anyhow::Result<Printed> {
+    let mut command = command(programs, port, words)?;
+    Ok(Printed::of(&tokio::task::spawn_blocking(move || command.output()).await??))
 }
 
 /// Runs a command of `gimbalctl` that prints JSON until it is stopped, as [`gimbalctl`] does.

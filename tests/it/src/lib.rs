@@ -20,7 +20,7 @@ mod way_back;
 
 pub use alerts::{Alerts, Target};
 pub use ask::{expect_log, expect_metric, get, metric};
-pub use gimbalctl::{Printed, gimbalctl, gimbalctl_watch};
+pub use gimbalctl::{Printed, gimbalctl, gimbalctl_beside, gimbalctl_watch};
 pub use grpcurl::Grpcurl;
 pub use ingresses::{INGRESSES, ROUTERS, SECRETS, ingress_path};
 pub use many::{expect_slices, offer_many};

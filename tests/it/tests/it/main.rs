@@ -32,6 +32,7 @@ mod endpoints_api;
 mod endurance;
 mod events;
 mod first_look;
+mod from_the_original;
 mod guard;
 mod hostile;
 mod identity;

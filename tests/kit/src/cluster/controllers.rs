@@ -19,6 +19,17 @@ impl TestCluster {
         self.start_controller_manager(&[format!("--controllers={}", CONTROLLERS.join(","))]).await
     }
 
+    /// Starts the controller that mirrors Endpoints of Services without a selector as EndpointSlices, as [`start_controllers`]
+    /// starts others.
+    ///
+    /// # Errors
+    /// As [`start_controllers`].
+    ///
+    /// [`start_controllers`]: TestCluster::start_controllers
+    pub async fn start_mirroring(&self) -> anyhow::Result<Process> {
+        self.start_controller_manager(&["--controllers=endpointslice-mirroring-controller".to_owned()]).await
+    }
+
     /// Starts kube-controller-manager with further arguments.
     pub(super) async fn start_controller_manager(&self, more: &[String]) -> anyhow::Result<Process> {
         let program = tokio::task::spawn_blocking(|| Asset::ControllerManager.path()).await??;

@@ -132,8 +132,12 @@ impl<'a> Shrink<'a> {
 
     /// Whether an action removes an endpoint whose address may not be in another slice yet.
     fn loses_a_place(&self, action: &Action) -> bool {
-        if action.kind() != objects::EndpointSlice::KIND {
-            return false;
+        if action.kind() == objects::Endpoints::KIND {
+            // It is deleted where only slices are written.
+            let groups = self.observed.packed().map(|packed| packed.groups.as_slice()).unwrap_or_default();
+            let mut addresses = groups.iter().flat_map(|group| group.endpoints.addresses());
+            return matches!(action, Action::Delete { .. })
+                && addresses.any(|address| self.waiting_packed.contains(&address));
         }
         let kept: BTreeSet<&str> = match action {
             Action::Replace(Body::Slice(slice)) => addresses(slice),

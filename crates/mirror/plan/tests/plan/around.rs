@@ -45,6 +45,17 @@ fn there(server: &Server) -> BTreeMap<String, BTreeSet<i32>> {
     there
 }
 
+/// Returns each address and port of the `Endpoints` object.
+fn packed(server: &Server) -> BTreeSet<(String, i32)> {
+    let objects = server.objects.values();
+    let packed = objects.filter_map(|body| if let Body::Endpoints(object) = body { Some(object) } else { None });
+    let pairs = packed.flat_map(|object| &object.subsets).flat_map(|subset| {
+        let ports = || subset.ports.iter().map(|port| port.port);
+        subset.addresses.iter().flat_map(move |address| ports().map(|port| (address.ip.to_string(), port)))
+    });
+    pairs.collect()
+}
+
 fn creates(family: &'static str) -> impl Fn(&Action) -> bool {
     move |action| matches!(action, Action::Create(Body::Slice(slice)) if *slice.address_type == *family)
 }
@@ -104,6 +115,27 @@ fn what_moves_to_a_slice_that_is_refused_stays() {
     assert_eq!(server.slices().count(), 2);
 }
 
+/// Where only slices are written from now on, an `Endpoints` object keeps the addresses that no slice has yet: the slices may be
+/// refused, and without a Service of ours none is made.
+#[test]
+fn endpoints_stay_for_what_no_slice_has() {
+    let service = |action: &Action| matches!(action, Action::Create(Body::Service(_)));
+    let refusals: [(bool, &dyn Fn(&Action) -> bool); 2] = [(false, &creates("IPv4")), (true, &service)];
+    for (given_away, refused) in refusals {
+        let mut server = converged(&web([v4(1), v4(2), v4(3)]), EndpointsApi::Endpoints);
+        if given_away {
+            server.objects.retain(|(kind, _), _| *kind != "services");
+        }
+        let wanted = web([v4(1), v4(2), v4(4)]);
+        write_around(&mut server, &wanted, EndpointsApi::EndpointSlices, refused);
+        assert_eq!(packed(&server), [(v4(1).to_string(), 8080), (v4(2).to_string(), 8080)].into(), "{given_away}");
+        assert!(there(&server).is_empty());
+        write_around(&mut server, &wanted, EndpointsApi::EndpointSlices, |_| false);
+        assert!(packed(&server).is_empty());
+        assert_eq!(there(&server).len(), 3);
+    }
+}
+
 /// If an `Endpoints` object is refused as wanted, it keeps the addresses that wait, but not the ports that an address
 /// has left.
 #[test]
@@ -120,14 +152,5 @@ fn packed_addresses_leave_the_ports_that_they_have_left() {
     let mut server = converged(&service(&[(&old, &[1, 2, 3]), (&new, &[1])]), api);
     let replaces = |action: &Action| matches!(action, Action::Replace(Body::Endpoints(_)));
     write_around(&mut server, &service(&[(&new, &[1, 2])]), api, replaces);
-    let objects = server.objects.values();
-    let packed = objects.filter_map(|body| if let Body::Endpoints(object) = body { Some(object) } else { None });
-    let pairs: BTreeSet<(String, i32)> = packed
-        .flat_map(|object| &object.subsets)
-        .flat_map(|subset| {
-            let ports = || subset.ports.iter().map(|port| port.port);
-            subset.addresses.iter().flat_map(move |address| ports().map(|port| (address.ip.to_string(), port)))
-        })
-        .collect();
-    assert_eq!(pairs, [(v4(1).to_string(), 9090), (v4(2).to_string(), 8080)].into());
+    assert_eq!(packed(&server), [(v4(1).to_string(), 9090), (v4(2).to_string(), 8080)].into());
 }
