@@ -16,6 +16,8 @@ use tokio::sync::watch;
 
 use crate::mailbox::Handle;
 
+/// Who the fields of a status that it writes belong to.
+const MANAGER: &str = "gimbal-writer";
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -104,14 +106,8 @@ impl StatusWriter {
         let there = target.there.as_ref();
         let Some(status) = reports.due(&target.name, &target.uid, there, &facts, now, &wall) else { return Ok(()) };
         let meta = Meta { name: target.name.as_str().into(), uid: target.uid.clone(), ..Meta::default() };
-        // What is unset would stay as it was.
-        let mut patch = serde_json::to_value(&status).unwrap_or_default();
-        for field in ["incarnation", "refusedIncarnation", "heldChanges"] {
-            if patch.get(field).is_none() {
-                patch[field] = serde_json::Value::Null;
-            }
-        }
-        match self.cluster.patch_status::<BackendResource>(&meta, &patch).await {
+        // Applied, so that the conditions of others stay, and what is unset goes.
+        match self.cluster.apply_status::<BackendResource>(&meta, &status, MANAGER).await {
             Ok(_) => {
                 reports.wrote(&target.name, status, now);
                 Ok(())
