@@ -10,12 +10,13 @@ use gimbal_assets::Asset;
 use crate::shell;
 
 /// The services: packages with a binary of the same name.
-pub const SERVICES: [&str; 5] = [
+pub const SERVICES: [&str; 6] = [
     "gimbal-writer",
     "gimbal-kubernetes-discoverer",
     "gimbal-openstack-discoverer",
     "gimbal-kuryr-controller",
     "gimbal-openstack-writer",
+    "gimbal-operator",
 ];
 
 /// A profile that builds quickly and is close to a release.

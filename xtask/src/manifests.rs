@@ -39,7 +39,7 @@ const ALL: Rendered = Rendered {
     head: "",
 };
 
-const RENDERED: [Rendered; 11] = [
+const RENDERED: [Rendered; 13] = [
     Rendered {
         file: "deploy/manifests/writer.yaml",
         charts: &["gimbal-writer"],
@@ -85,6 +85,14 @@ const RENDERED: [Rendered; 11] = [
         ..ALL
     },
     Rendered {
+        file: "deploy/manifests/operator.yaml",
+        namespace: "gimbal-discovery",
+        charts: &["gimbal-operator"],
+        head: "gimbal-operator in the Gimbal cluster, in a namespace of its own (docs/operations.md#operator). Apply deploy/crds before, then \
+               make in\nits namespace the Secret gimbal-authority with ca.crt and ca.key, which signs the certificates of discoverers.",
+        ..ALL
+    },
+    Rendered {
         file: "deploy/rbac/writer.yaml",
         charts: &["gimbal-writer"],
         only: &["templates/roles.yaml"],
@@ -125,6 +133,14 @@ const RENDERED: [Rendered; 11] = [
         set: &["rights.nodes=true", "ingress.enabled=true"],
         only: &["templates/roles.yaml"],
         head: "The rights of gimbal-kuryr-controller, and its namespace.",
+        ..ALL
+    },
+    Rendered {
+        file: "deploy/rbac/operator.yaml",
+        namespace: "gimbal-discovery",
+        charts: &["gimbal-operator"],
+        only: &["templates/roles.yaml"],
+        head: "The rights of gimbal-operator, and its namespace.",
         ..ALL
     },
     Rendered {

@@ -10,12 +10,15 @@ pub use show::ShownCertificate;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Subcommand;
 use gimbal_runtime::Exit;
 use rustls_pki_types::DnsName;
 
 use crate::output::OutputForm;
+
+const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Debug, Subcommand)]
 pub enum CertsCommand {

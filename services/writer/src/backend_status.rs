@@ -20,10 +20,10 @@ use crate::backend_events::BackendEvents;
 use crate::backend_look::{AskedObject, KnownBackend, look_at};
 use crate::mailbox::{Ended, Handle};
 
+/// Who the fields of a status that it writes belong to.
+const MANAGER: &str = "gimbal-writer";
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
-/// Fields of a status that are left out where there is nothing to say, and have to be removed by name.
-const OPTIONAL: [&str; 5] = ["incarnation", "refusedIncarnation", "heldChanges", "answers", "removal"];
 
 /// An object that gets a status.
 #[derive(Debug, Clone)]
@@ -167,8 +167,9 @@ impl StatusWriter {
         let (now, at) = (Instant::now(), Timestamp::now());
         let wall = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
         if let Some(status) = self.said.reports.due(name, uid, there.as_ref(), &facts, now, &wall) {
+            // Applied, so that the conditions of others stay, and what is unset goes.
             let meta = Meta { name: name.as_str().into(), uid: uid.clone(), ..Meta::default() };
-            if passed(self.cluster.patch_status::<BackendResource>(&meta, &patch(&status)).await)?.is_none() {
+            if passed(self.cluster.apply_status::<BackendResource>(&meta, &status, MANAGER).await)?.is_none() {
                 return Ok(());
             }
             // After the status, from which the next writer knows what was said.
@@ -191,17 +192,6 @@ impl StatusWriter {
         let change = serde_json::json!({"metadata": {"finalizers": wanted}});
         passed(self.cluster.merge_patch::<BackendResource>(&meta, &change).await).map(drop)
     }
-}
-
-/// Returns a status as a patch. What it does not have would stay as it was, and so is removed by name.
-fn patch(status: &BackendResourceStatus) -> serde_json::Value {
-    let mut patch = serde_json::to_value(status).unwrap_or_default();
-    for field in OPTIONAL {
-        if patch.get(field).is_none() {
-            patch[field] = serde_json::Value::Null;
-        }
-    }
-    patch
 }
 
 /// Returns the answer to a write; `None` if the object changed, was deleted or made anew, as the watch will say.

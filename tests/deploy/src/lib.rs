@@ -8,12 +8,13 @@ use gimbal_assets::Asset;
 use serde_json::Value;
 
 /// The charts of programs. A chart is called like its program.
-pub const PROGRAMS: [&str; 5] = [
+pub const PROGRAMS: [&str; 6] = [
     "gimbal-writer",
     "gimbal-kubernetes-discoverer",
     "gimbal-openstack-discoverer",
     "gimbal-kuryr-controller",
     "gimbal-openstack-writer",
+    "gimbal-operator",
 ];
 
 /// Returns a path below deploy/.

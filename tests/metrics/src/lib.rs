@@ -15,7 +15,7 @@ pub fn page() -> String {
 }
 
 /// Returns the metrics of each program, and those that several have in common.
-fn sections() -> [(&'static str, Vec<MetricDoc>); 7] {
+fn sections() -> [(&'static str, Vec<MetricDoc>); 8] {
     [
         ("Every program", gimbal_runtime::process_metrics_reference()),
         ("gimbal-writer", gimbal_writer::metrics_reference()),
@@ -24,6 +24,7 @@ fn sections() -> [(&'static str, Vec<MetricDoc>); 7] {
         ("gimbal-openstack-discoverer", gimbal_openstack_discoverer::metrics_reference()),
         ("gimbal-kuryr-controller", gimbal_kuryr_controller::metrics_reference()),
         ("gimbal-openstack-writer", gimbal_openstack_writer::metrics_reference()),
+        ("gimbal-operator", gimbal_operator::metrics_reference()),
     ]
 }
 

@@ -103,6 +103,7 @@ fn description(program: &str) -> &'static str {
         "gimbal-openstack-discoverer" => "Offers the load balancers of an OpenStack cloud to a Gimbal writer",
         "gimbal-kuryr-controller" => "Asks gimbal-openstack-writer for a load balancer for each Service of its cluster",
         "gimbal-openstack-writer" => "Makes the load balancers that Kubernetes clusters want in OpenStack",
+        "gimbal-operator" => "Runs a discoverer in the Gimbal cluster for each Backend that names a source",
         _ => "A program of Gimbal",
     }
 }

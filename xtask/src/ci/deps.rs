@@ -26,6 +26,7 @@ const PURE: &[&str] = &[
     "gimbal-octavia-rows",
     "gimbal-octavia-sim",
     "gimbal-openstack-source",
+    "gimbal-operator-core",
     "gimbal-session",
     "gimbal-plan",
     "gimbal-reconcile",

@@ -199,6 +199,30 @@ impl Cluster {
         self.object(request::merge_patch(T::KIND, meta, Subresource::Status, &change)?).await
     }
 
+    /// Applies an object on the server's side as the wish of `manager`: it gets the fields that the object has, whoever had set
+    /// them, and loses those that this manager applied before and does not any more. The UID in its metadata must be that of an
+    /// object that was read; another object of the name stays as it is.
+    ///
+    /// # Errors
+    /// See [`ApiError`]: [`ApiError::Conflict`] if the object has another UID or, if one is in its metadata, another version, and
+    /// [`ApiError::Invalid`] without a UID.
+    pub async fn apply<T: Object>(&self, object: &T, manager: &str) -> Result<T, ApiError> {
+        self.object(request::apply(object, manager)?).await
+    }
+
+    /// Applies the fields of a status, in the way of [`apply`](Self::apply): what other managers have there stays.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply); and as [`replace_status`](Self::replace_status) if the kind has no status subresource.
+    pub async fn apply_status<T: Object>(
+        &self,
+        meta: &Meta,
+        status: &impl Serialize,
+        manager: &str,
+    ) -> Result<T, ApiError> {
+        self.object(request::apply_status(T::KIND, meta, status, manager)?).await
+    }
+
     /// Deletes an object, if it still has this UID and this version. An empty UID or version is not compared.
     ///
     /// # Errors

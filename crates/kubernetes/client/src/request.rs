@@ -51,6 +51,7 @@ struct Preconditions<'a> {
 /// the bodies sent here have no unknown fields.
 const SKIP_FIELD_VALIDATION: &str = "?fieldValidation=Ignore";
 
+const APPLY_PATCH: header::HeaderValue = header::HeaderValue::from_static("application/apply-patch+yaml");
 const MERGE_PATCH: header::HeaderValue = header::HeaderValue::from_static("application/merge-patch+json");
 
 pub(crate) fn get(kind: Kind, namespace: &str, name: &str) -> Result<Call, ApiError> {
@@ -87,6 +88,34 @@ pub(crate) fn merge_patch(
         }
     }
     as_merge_patch(object_path(kind, meta, part)?, json(&change)?)
+}
+
+/// Applies the object as the wish of `manager`, whoever had the fields before. It must have the UID in its metadata.
+pub(crate) fn apply<T: Object>(object: &T, manager: &str) -> Result<Call, ApiError> {
+    as_apply_patch(T::KIND, object.meta(), Subresource::Main, manager, body(object)?)
+}
+
+/// Applies a status, to the object with the name and the UID in `meta`.
+pub(crate) fn apply_status(kind: Kind, meta: &Meta, status: &impl Serialize, manager: &str) -> Result<Call, ApiError> {
+    let mut metadata = serde_json::json!({"name": meta.name, "uid": meta.uid});
+    if !meta.namespace.is_empty() {
+        metadata["namespace"] = Value::String(meta.namespace.to_string());
+    }
+    let object = serde_json::json!({"metadata": metadata, "status": status});
+    let typed = Typed { api_version: kind.api_version, kind: kind.kind, object: &object };
+    as_apply_patch(kind, meta, Subresource::Status, manager, json(&typed)?)
+}
+
+fn as_apply_patch(kind: Kind, meta: &Meta, part: Subresource, manager: &str, body: Bytes) -> Result<Call, ApiError> {
+    // Without it the server would make the object where there is none, or take that of somebody else.
+    if meta.uid.is_empty() {
+        return Err(unwritable(&"an object that is applied must have the UID of one that was read"));
+    }
+    let mut uri = object_path(kind, meta, part)? + "?force=true";
+    parameter(&mut uri, "fieldManager", Some(manager));
+    let mut call = build(Method::PATCH, uri, body)?;
+    call.headers_mut().insert(header::CONTENT_TYPE, APPLY_PATCH);
+    Ok(call)
 }
 
 pub(crate) fn delete(kind: Kind, namespace: &str, name: &str, uid: &str, version: &str) -> Result<Call, ApiError> {
@@ -255,6 +284,27 @@ mod tests {
             let refused = merge_patch(Service::KIND, &meta(), Subresource::Main, &bad);
             assert!(matches!(refused, Err(ApiError::Invalid { .. })), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_applied_names_the_very_object_and_who_wants_it() {
+        let mut namespace = Namespace { metadata: Meta { name: "team".into(), ..Meta::default() } };
+        assert!(matches!(apply(&namespace, "m"), Err(ApiError::Invalid { .. })), "it would make one");
+        namespace.metadata.uid = "u".into();
+        let call = apply(&namespace, "m").unwrap();
+        assert_eq!(
+            line(&call),
+            "PATCH /api/v1/namespaces/team?force=true&fieldManager=m \
+             {\"apiVersion\":\"v1\",\"kind\":\"Namespace\",\"metadata\":{\"name\":\"team\",\"uid\":\"u\"}}"
+        );
+        assert_eq!(call.headers()[header::CONTENT_TYPE], "application/apply-patch+yaml");
+        let call = apply_status(Service::KIND, &meta(), &serde_json::json!({"a": 1}), "m").unwrap();
+        let sent: Value = serde_json::from_slice(call.body()).unwrap();
+        assert_eq!(call.uri(), "/api/v1/namespaces/team/services/web/status?force=true&fieldManager=m");
+        let metadata = serde_json::json!({"name": "web", "namespace": "team", "uid": "u"});
+        let expected =
+            serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "status": {"a": 1}});
+        assert_eq!(sent, expected);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod removal;
 mod reports;
 mod resource;
 mod sections;
+mod source;
 mod spec;
 mod status;
 mod values;
@@ -26,6 +27,12 @@ pub use sections::{
     AddressSection, DropGuardSection, FloorSection, KeyListSection, LimitSection, LossSection, ModeSection,
     NamespaceSection,
 };
+pub use source::{
+    CloudModeSection, ExportSection, KubernetesSourceSection, OpenstackSourceSection, SecretSection,
+    ServiceNameSection, SourceSection,
+};
 pub use spec::{BackendSpec, InvalidSpec};
 pub use status::{BackendCondition, BackendResourceStatus, ConditionType, Standing, StatusFacts};
-pub use values::{AddressRange, CertificateName, MappedNamespace, NamespaceRule, Percent, RenamedProtocol};
+pub use values::{
+    AddressRange, CertificateName, MappedNamespace, NamespaceRule, Percent, ProjectRule, RenamedProtocol, SecretName,
+};

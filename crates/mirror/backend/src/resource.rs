@@ -89,3 +89,45 @@ impl BackendResource {
         Ok(spec)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ConditionType;
+
+    #[test]
+    fn conditions_of_others_are_passed_over_and_the_own_have_one_order() {
+        let condition = |type_: &str| {
+            json!({"type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t",
+                "observedGeneration": 1})
+        };
+        let conditions = ["DiscovererReady", "Synced", "Ready"].map(condition);
+        let object = json!({"metadata": {"name": "a"}, "status": {"services": 3, "conditions": conditions}});
+        let object: BackendResource = serde_json::from_value(object).unwrap();
+        let status = object.status.unwrap();
+        let types: Vec<_> = status.conditions.iter().map(|condition| condition.type_).collect();
+        assert_eq!((types, status.services), (vec![ConditionType::Ready, ConditionType::Synced], 3));
+    }
+
+    #[test]
+    fn a_source_is_read_with_what_is_left_out() {
+        let source = json!({"openstack": {"credentialsSecret": {"name": "osp1"}, "projects": ["a", "b*"]}});
+        let spec = json!({"identity": "spiffe://gimbal.example/backend/a", "source": source});
+        let object: BackendResource = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+        let source = object.read_spec().unwrap().source.unwrap();
+        let cloud = source.openstack.unwrap();
+        assert_eq!((cloud.credentials_secret.name.0.as_str(), cloud.mode.as_str()), ("osp1", "auto"));
+        for wrong in [
+            json!({"openstack": {"credentialsSecret": {"name": "A_b"}}}),
+            json!({"openstack": {"credentialsSecret": {"name": "a"}, "projects": ["a,b"]}}),
+            json!({"kubernetes": {}}),
+            json!({"somewhere": {}}),
+        ] {
+            let spec = json!({"identity": "a", "source": wrong});
+            let object: BackendResource = serde_json::from_value(json!({"spec": spec})).unwrap();
+            assert!(object.read_spec().is_err(), "{wrong}");
+        }
+    }
+}

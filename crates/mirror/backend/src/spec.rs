@@ -12,6 +12,7 @@ use crate::sections::{
     AddressSection, DropGuardSection, KeyListSection, LimitSection, LossSection, ModeSection, NamespaceSection,
     app_protocols,
 };
+use crate::source::SourceSection;
 use crate::values::{CertificateName, RenamedProtocol};
 
 /// Why a spec, or a section of one, cannot be used.
@@ -53,6 +54,9 @@ pub struct BackendSpec {
     /// Whether anything is written: admit, or quarantine, where it is only planned and shown; left out: admit.
     #[serde(default)]
     pub mode: ModeSection,
+    /// Where gimbal-operator runs its discoverer for; left out: its discoverer is run by somebody else.
+    #[serde(default)]
+    pub source: Option<SourceSection>,
 }
 
 impl BackendSpec {

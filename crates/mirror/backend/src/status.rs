@@ -1,4 +1,4 @@
-//! What the writer says of a backend in the status of its object.
+//! What the writer says of a backend in the status of its object. Conditions of others stay beside its own.
 //!
 //! `Ready`, `Reconciling` and `Stalled` are as kstatus reads them: `kubectl wait`, Flux and Argo CD know from these whether a
 //! change has taken effect, is on its way, or needs somebody.
@@ -6,7 +6,8 @@
 use gimbal_guard::{Guard, LastRelease};
 use gimbal_reconcile::{Backend, Mode, Stage, describe_hold, describe_unmatched};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::{BackendAnswer, BackendProblem, BackendRemoval};
 
@@ -17,6 +18,7 @@ pub struct BackendResourceStatus {
     /// Generation of the spec that this is about.
     pub observed_generation: i64,
     /// Conditions, one of each type.
+    #[serde(deserialize_with = "own_conditions")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<BackendCondition>,
     /// Services that its agent offers.
@@ -41,6 +43,14 @@ pub struct BackendResourceStatus {
     /// What is removed, once the object is being deleted, or the removal was ordered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removal: Option<BackendRemoval>,
+}
+
+/// Reads the conditions that the writer writes, in the order in which it does. Others write others beside them, as gimbal-operator.
+fn own_conditions<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BackendCondition>, D::Error> {
+    let all = Option::<Vec<Value>>::deserialize(from)?.unwrap_or_default();
+    let mut own: Vec<_> = all.into_iter().filter_map(|one| BackendCondition::deserialize(one).ok()).collect();
+    own.sort_by_key(|condition| condition.type_);
+    Ok(own)
 }
 
 /// A condition, as everywhere in Kubernetes.

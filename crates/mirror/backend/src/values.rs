@@ -67,7 +67,7 @@ schema!(CertificateName, {
 });
 
 /// A pattern for namespaces.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceRule(pub NamespacePattern);
 
 impl<'de> Deserialize<'de> for NamespaceRule {
@@ -77,6 +77,40 @@ impl<'de> Deserialize<'de> for NamespaceRule {
 }
 
 schema!(NamespaceRule, { "type": "string", "maxLength": 127, "pattern": "^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$" });
+
+/// The name of a Secret.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecretName(pub String);
+
+impl<'de> Deserialize<'de> for SecretName {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| {
+            let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.');
+            let ends = text.starts_with(['-', '.']) || text.ends_with(['-', '.']);
+            match !text.is_empty() && text.len() <= 253 && !ends && text.bytes().all(plain) {
+                true => Ok(Self(text.to_owned())),
+                false => Err(format!("{text:?} is no name of a Secret: use lower-case letters, digits, '-' and '.'")),
+            }
+        })
+    }
+}
+
+schema!(SecretName, { "type": "string", "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" });
+
+/// A project by name or ID, in which `*` matches any letters. It is one of a list that commas divide.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectRule(pub String);
+
+impl<'de> Deserialize<'de> for ProjectRule {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parsed(from, |text| match !text.is_empty() && text.len() <= 255 && !text.contains([',', '\n']) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(format!("{text:?} is no project: it is empty, too long, or has a comma")),
+        })
+    }
+}
+
+schema!(ProjectRule, { "type": "string", "maxLength": 255, "pattern": "^[^,\\n]+$" });
 
 /// The target namespace of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -205,6 +239,11 @@ pub(crate) fn optional_guard_time<'de, D: Deserializer<'de>>(from: D) -> Result<
 pub(crate) struct KeyText;
 
 schema!(KeyText, { "type": "string", "maxLength": 318 });
+
+/// The schema of a label selector.
+pub(crate) struct LabelSelectorText;
+
+schema!(LabelSelectorText, { "type": "string", "maxLength": 1024 });
 
 /// The schema of a time of at least a second. Without days, which a file may have: CEL does not know them.
 pub(crate) struct LongTime;

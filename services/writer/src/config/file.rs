@@ -23,7 +23,7 @@ struct File {
     backends: Vec<Backend>,
 }
 
-/// A backend of the list: its name, and the fields of [`BackendSpec`], some of them with their places.
+/// A backend of the list: its name, and the fields of [`BackendSpec`] that the writer follows, some of them with their places.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Backend {
@@ -110,8 +110,20 @@ impl Backend {
             self;
         let on_loss = on_loss.map(|loss| loss.value).unwrap_or_default();
         let identity = identity.value;
-        let spec =
-            BackendSpec { identity, namespaces, addresses, strip, keep, app_protocol, quota, on_loss, guard, mode };
+        let spec = BackendSpec {
+            identity,
+            namespaces,
+            addresses,
+            strip,
+            keep,
+            app_protocol,
+            quota,
+            on_loss,
+            guard,
+            mode,
+            // A file has no object that a discoverer could belong to.
+            source: None,
+        };
         BackendConfig::new(name.value.0, spec, refused)
     }
 }

@@ -460,6 +460,6 @@ fn the_example_of_an_object_names_every_key_and_can_be_used() {
     let keys: std::collections::BTreeSet<_> = object.spec.as_object().unwrap().keys().map(String::as_str).collect();
     let mut all: std::collections::BTreeSet<_> =
         SECTIONS.iter().filter_map(|(file, _)| Some(file.split_once(':')?.0)).collect();
-    all.insert("identity");
+    all.extend(["identity", "source"]);
     assert_eq!(keys, all);
 }

@@ -173,12 +173,12 @@ fn shop(replicas: u32) -> Value {
     ]})
 }
 
-fn write(path: &Path, value: &Value) {
+pub fn write(path: &Path, value: &Value) {
     // JSON is YAML.
     std::fs::write(path, value.to_string()).unwrap();
 }
 
-fn apply(cluster: &NodeCluster, folder: &Path, objects: &Value) {
+pub fn apply(cluster: &NodeCluster, folder: &Path, objects: &Value) {
     let file = folder.join("apply.json");
     write(&file, objects);
     cluster.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]).unwrap();
@@ -193,7 +193,7 @@ fn secret(cluster: &NodeCluster, namespace: &str, program: &str, pki: &Pki, sans
     cluster.kubectl(&[&args[..], &files.each_ref().map(String::as_str)[..]].concat()).unwrap();
 }
 
-fn helm(cluster: &NodeCluster, verb: &str, namespace: &str, chart: &str, values: &Path, more: &[&str]) {
+pub fn helm(cluster: &NodeCluster, verb: &str, namespace: &str, chart: &str, values: &Path, more: &[&str]) {
     let [folder, values] = [&deploy("charts").join(chart), values].map(|path| path.display().to_string());
     let args = [verb, chart, &folder, "--namespace", namespace, "--values", &values, "--wait", "--timeout", "3m"];
     if let Err(error) = cluster.helm(&[&args[..], more].concat()) {

@@ -5,3 +5,4 @@
 mod clients;
 mod images;
 mod install;
+mod operator;

@@ -159,6 +159,13 @@ async fn the_api_server_refuses_what_cannot_be() {
         ("a", json!({"namespaces": {"map": {"a": "B"}}}), "spec.namespaces.map"),
         ("a", json!({"quota": {"changesPerSecond": 0}}), "greater than or equal to 1"),
         ("a", json!({"mode": "off"}), "supported values"),
+        ("a", json!({"source": {}}), "name exactly one source: kubernetes or openstack"),
+        ("a", json!({"source": {"kubernetes": {"kubeconfigSecret": {"name": "A"}}}}), "kubeconfigSecret.name"),
+        (
+            "a",
+            json!({"source": {"openstack": {"credentialsSecret": {"name": "a"}, "mode": "all"}}}),
+            "supported values",
+        ),
     ] {
         let error = api.post(BACKENDS, &backend(name, spec.clone())).await.unwrap_err();
         assert!(error.code == 422 && error.message.contains(expected), "{spec}: {error}");

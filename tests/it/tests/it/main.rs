@@ -51,6 +51,7 @@ mod openstack_scale;
 mod openstack_traffic;
 mod openstack_way_back;
 mod openstack_writer;
+mod operator;
 mod own_authority;
 mod ownership;
 mod pace;

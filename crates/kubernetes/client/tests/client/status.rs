@@ -169,6 +169,32 @@ async fn a_merge_patch_changes_what_was_read_or_nothing() -> anyhow::Result<()> 
 }
 
 #[tokio::test]
+async fn what_is_applied_changes_the_very_object_and_keeps_what_others_have() -> anyhow::Result<()> {
+    let (_server, cluster) = team().await?;
+    let metadata = Meta { namespace: "team".into(), name: "map".into(), ..Meta::default() };
+    let made = cluster.create(&ConfigMap { metadata, ..ConfigMap::default() }).await?;
+    let named = without_version(&made.metadata);
+    let with = |metadata: &Meta, key: &str| ConfigMap {
+        metadata: metadata.clone(),
+        data: [(key.to_owned(), "1".to_owned())].into(),
+    };
+    for (manager, key, expected) in
+        [("one", "a", vec!["a"]), ("two", "b", vec!["a", "b"]), ("one", "c", vec!["b", "c"])]
+    {
+        let applied = cluster.apply(&with(&named, key), manager).await?;
+        assert_eq!(applied.data.keys().collect::<Vec<_>>(), expected, "{manager} {key}");
+    }
+    let absent = Meta { name: "absent".into(), ..named.clone() };
+    for meta in [with_uid(&named, ANOTHER_UID), absent] {
+        let another = cluster.apply(&with(&meta, "d"), "one").await;
+        assert!(matches!(another, Err(ApiError::Conflict { .. })), "{another:?}");
+    }
+    let unread = cluster.apply(&with(&with_uid(&named, ""), "d"), "one").await;
+    assert!(matches!(unread, Err(ApiError::Invalid { .. })), "{unread:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn field_selectors() -> anyhow::Result<()> {
     let (_server, cluster) = team().await?;
     for name in ["one", "two"] {

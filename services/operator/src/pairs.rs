@@ -1,0 +1,199 @@
+//! The authority, and the pairs that it signs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use gimbal_certificates::{Authority, PairFacts, PairRequest, SignError};
+use gimbal_operator_core::{
+    AuthorityState, OperatorSettings, PairSecret, PairState, SecretData, SourceSecret, WantedDiscoverer, pair_digest,
+    pair_object,
+};
+use jiff::Timestamp;
+use zeroize::Zeroizing;
+
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
+const TRUSTED: &str = "ca.crt";
+const AUTHORITY_KEY: &str = "ca.key";
+
+/// What is known of the authority.
+#[derive(Default)]
+pub(crate) struct Signer {
+    state: AuthorityState,
+    authority: Option<Authority>,
+    /// What digests of credentials depend on: a secret that stays as long as the authority does.
+    salt: Zeroizing<Vec<u8>>,
+}
+
+impl Signer {
+    /// Reads the Secret of the authority, or takes that there is none.
+    pub(crate) fn read(&mut self, settings: &OperatorSettings, secret: Option<&SourceSecret>) {
+        let name = &settings.authority_secret;
+        let read = || -> Result<_, String> {
+            let secret = secret.ok_or_else(|| format!("there is no Secret {name} in {}", settings.namespace))?;
+            let text = |key: &str| {
+                text(&secret.data, key).ok_or_else(|| format!("Secret {name} has no {key}, or it is no text"))
+            };
+            let (trusted, key) = (text(TRUSTED)?, text(AUTHORITY_KEY)?);
+            let authority =
+                Authority::read(&trusted, &key).map_err(|error| format!("Secret {name} cannot be used: {error}"))?;
+            Ok((authority, Zeroizing::new(key.as_bytes().to_vec())))
+        };
+        match read() {
+            Ok((authority, salt)) => {
+                *self = Self { state: AuthorityState::Usable, authority: Some(authority), salt };
+            }
+            Err(why) => *self = Self { state: AuthorityState::Unusable(why), ..Self::default() },
+        }
+    }
+
+    pub(crate) fn state(&self) -> &AuthorityState {
+        &self.state
+    }
+
+    pub(crate) fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
+    /// Returns when the authority ends, in seconds since 1970.
+    pub(crate) fn not_after(&self) -> Option<i64> {
+        self.authority.as_ref().map(|authority| authority.not_after().as_second())
+    }
+
+    /// Judges the pair of a discoverer.
+    pub(crate) fn judge(
+        &self,
+        discoverer: &WantedDiscoverer,
+        secret: Option<&PairSecret>,
+        now: Timestamp,
+    ) -> PairState {
+        let good = || {
+            let (authority, secret) = (self.authority.as_ref()?, secret?);
+            let text = |key| text(&secret.data, key);
+            let (certificate, key, trusted) = (text(CERTIFICATE)?, text(KEY)?, text(TRUSTED)?);
+            let facts = PairFacts::read(&certificate, &key).ok()?;
+            let signed_now =
+                secret.signed_by() == Some(authority.fingerprint().as_str()) && *trusted == authority.trusted();
+            // One that ends with the authority cannot be replaced by one that lasts longer.
+            let lasts = now < facts.renewal() || (facts.not_after >= authority.not_after() && now < facts.not_after);
+            let fits = signed_now && lasts && facts.names == [discoverer.identity.as_str()];
+            fits.then(|| pair_digest(&certificate, &trusted))
+        };
+        good().map_or(PairState::ToBeSigned, PairState::Good)
+    }
+
+    /// Signs a pair for a discoverer, and returns the Secret with it; `None` without an authority.
+    pub(crate) fn sign(
+        &self,
+        discoverer: &WantedDiscoverer,
+        settings: &OperatorSettings,
+        lifetime: Duration,
+    ) -> Result<Option<PairSecret>, SignError> {
+        let Some(authority) = &self.authority else { return Ok(None) };
+        let uris = [discoverer.identity.clone()];
+        let request = PairRequest { name: discoverer.name.as_str(), uris: &uris, dns: &[], addresses: &[], lifetime };
+        let pair = authority.sign(&request)?.pair;
+        let values =
+            [(CERTIFICATE, pair.certificate.as_str()), (KEY, pair.key.as_str()), (TRUSTED, authority.trusted())];
+        let encoded = values.map(|(key, value)| (key.to_owned(), Zeroizing::new(STANDARD.encode(value))));
+        let data = SecretData(BTreeMap::from(encoded));
+        Ok(Some(pair_object(discoverer, settings, &authority.fingerprint(), data)))
+    }
+}
+
+/// Returns the text of a key in a Secret.
+fn text(data: &SecretData, key: &str) -> Option<Zeroizing<String>> {
+    let bytes = STANDARD.decode(data.0.get(key)?.as_bytes()).ok()?;
+    String::from_utf8(bytes).ok().map(Zeroizing::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use gimbal_certificates::make_authority;
+    use gimbal_operator_core::SourcedBackend;
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(86_400);
+
+    fn settings() -> OperatorSettings {
+        OperatorSettings {
+            identity_prefix: "spiffe://gimbal.example/backend/".into(),
+            authority_secret: "authority".into(),
+            namespace: "here".into(),
+            ..OperatorSettings::default()
+        }
+    }
+
+    fn discoverer(name: &str) -> WantedDiscoverer {
+        let backend: SourcedBackend = serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name, "uid": "u"},
+            "spec": {
+                "identity": format!("spiffe://gimbal.example/backend/{name}"),
+                "source": {"kubernetes": {"kubeconfigSecret": {"name": "a"}}},
+            },
+        }))
+        .unwrap();
+        backend.discoverer(&settings()).unwrap()
+    }
+
+    fn secret(values: &[(&str, &str)]) -> SourceSecret {
+        let encoded = |(key, value): &(&str, &str)| ((*key).to_owned(), Zeroizing::new(STANDARD.encode(value)));
+        SourceSecret { data: SecretData(values.iter().map(encoded).collect()), ..SourceSecret::default() }
+    }
+
+    fn signer(days: u32) -> Signer {
+        let made = make_authority(None, DAY * days).unwrap();
+        let mut signer = Signer::default();
+        signer.read(&settings(), Some(&secret(&[(TRUSTED, &made.certificate), (AUTHORITY_KEY, &made.key)])));
+        assert_eq!(signer.state(), &AuthorityState::Usable);
+        signer
+    }
+
+    #[test]
+    fn a_pair_is_good_until_a_third_of_its_time_is_left() {
+        let (signer, one) = (signer(365), discoverer("node02"));
+        let pair = signer.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        let after = |days: i64| Timestamp::now() + jiff::SignedDuration::from_secs(days * 86_400);
+        assert!(matches!(signer.judge(&one, Some(&pair), after(59)), PairState::Good(_)));
+        assert_eq!(signer.judge(&one, Some(&pair), after(61)), PairState::ToBeSigned);
+        assert_eq!(signer.judge(&one, None, after(0)), PairState::ToBeSigned);
+        assert_eq!(signer.judge(&discoverer("node03"), Some(&pair), after(0)), PairState::ToBeSigned);
+    }
+
+    #[test]
+    fn a_pair_of_another_authority_or_with_another_key_is_signed_again() {
+        let (first, second, one) = (signer(365), signer(365), discoverer("node02"));
+        let mut pair = first.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        assert_eq!(second.judge(&one, Some(&pair), Timestamp::now()), PairState::ToBeSigned);
+        let other = first.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        pair.data.0.insert(KEY.into(), other.data.0[KEY].clone());
+        assert_eq!(first.judge(&one, Some(&pair), Timestamp::now()), PairState::ToBeSigned);
+    }
+
+    /// Else it would be signed again ever more often, the closer the end is.
+    #[test]
+    fn a_pair_that_ends_with_its_authority_stays_to_the_end() {
+        let (signer, one) = (signer(30), discoverer("node02"));
+        let pair = signer.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        let after = |days: i64| Timestamp::now() + jiff::SignedDuration::from_secs(days * 86_400);
+        assert!(matches!(signer.judge(&one, Some(&pair), after(29)), PairState::Good(_)));
+        assert_eq!(signer.judge(&one, Some(&pair), after(31)), PairState::ToBeSigned);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_authority_is_told_without_its_key() {
+        let mut signer = Signer::default();
+        for (secret, part) in [
+            (None, "there is no Secret authority in here"),
+            (Some(secret(&[(TRUSTED, "x")])), "has no ca.key"),
+            (Some(secret(&[(TRUSTED, "x"), (AUTHORITY_KEY, "very secret")])), "cannot be used"),
+        ] {
+            signer.read(&settings(), secret.as_ref());
+            let AuthorityState::Unusable(why) = signer.state() else { panic!("it is used") };
+            assert!(why.contains(part) && !why.contains("very secret"), "{why}");
+        }
+    }
+}
