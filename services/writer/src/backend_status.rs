@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_backend::{
     AskedOrders, BackendObjects, BackendOrder, BackendProblem, BackendRemoval, BackendResource, BackendResourceStatus,
-    OrderBook, RemovalPhase, Standing, StatusFacts, StatusReports, notices, wanted_finalizers,
+    OrderBook, RemovalPhase, StatusFacts, StatusReports, notices, wanted_finalizers,
 };
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::Meta;

@@ -1,8 +1,6 @@
 //! Which alerts fire for what the programs themselves expose while something goes wrong, and that none does while nothing is.
 
-use gimbal_tests::{
-    Alerts, Discoverer, Mirror, Scene, Target, Writer, expect_log, expect_metric, slice_of, svc,
-};
+use gimbal_tests::{Alerts, Discoverer, Mirror, Scene, Target, Writer, expect_log, expect_metric, slice_of, svc};
 
 const SERVICES: u32 = 4;
 
