@@ -46,7 +46,7 @@ impl Samples {
             if let Some(declared) = line.strip_prefix("# TYPE ") {
                 is_counter = ["counter", "histogram"].iter().any(|kind| declared.ends_with(kind));
             }
-            // An exemplar stands behind the value.
+            // An exemplar comes after the value.
             let sample =
                 line.split(" # {").next().filter(|_| !line.starts_with('#')).and_then(|line| line.rsplit_once(' '));
             let Some((series, Ok(value))) = sample.map(|(series, value)| (series, value.parse())) else { continue };

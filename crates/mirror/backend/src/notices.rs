@@ -86,7 +86,7 @@ fn of_loss(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Option
     const NOT_LOST: &str = "NotLost";
     let lost = |status: &BackendResourceStatus| {
         let found = status.conditions.iter().find(|condition| condition.type_ == ConditionType::Lost);
-        found.map_or((NOT_LOST.to_owned(), String::new()), |lost| (lost.reason.clone(), lost.message.clone()))
+        found.map_or_else(|| (NOT_LOST.to_owned(), String::new()), |lost| (lost.reason.clone(), lost.message.clone()))
     };
     let ((before, _), (now, message)) = (lost(said), lost(next));
     match now.as_str() {
@@ -138,7 +138,7 @@ fn of_removal(
     let Some(next) = next else {
         // One in quarantine begins anew when it was removed.
         let was_removing = said.is_some_and(|said| said.phase == RemovalPhase::Removing);
-        return was_removing.then(|| drained());
+        return was_removing.then(drained);
     };
     if !next.is_news(said) {
         return None;

@@ -179,7 +179,6 @@ pub(crate) struct Memory {
     /// Whether a creation waits because another's load balancer has a port of ours.
     pub(crate) given_away: bool,
     pub(crate) certificates: CertificateMemory,
-    /// Unset: something else was changed last, as of most.
     pub(crate) member_turns: Option<Box<MemberTurns>>,
 }
 
@@ -420,14 +419,6 @@ impl Memory {
     /// Whether looks have seen a part that is not marked for a drift interval.
     pub(crate) fn is_condemned(&self, key: &str) -> bool {
         self.condemned.contains(key)
-    }
-
-    pub(crate) fn make_apart(&mut self, until: Duration) {
-        self.apart = Some(until);
-    }
-
-    pub(crate) fn is_made_apart(&self, now: Duration) -> bool {
-        self.apart.is_some_and(|until| until > now)
     }
 
     /// Takes note of a failure, and pauses before the next try.

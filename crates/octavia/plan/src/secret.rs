@@ -16,7 +16,7 @@ const OURS: &str = "gimbal";
 /// The longest name that the key manager takes.
 const LONGEST: usize = 255;
 
-/// What stands behind a Secret that was cut, before this number of bytes of its hash. It is in no name of Kubernetes.
+/// What separates a Secret that was cut from this number of bytes of its hash. It is in no name of Kubernetes.
 const CUT: char = '~';
 const HASHED: usize = 8;
 

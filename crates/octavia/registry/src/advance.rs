@@ -216,7 +216,7 @@ impl ManagedCluster {
         }
         let step = self.within_quotas(owner, cell, step, shared, now);
         self.note_replacement(owner, cell, &step, now);
-        // Before a change, too: where one comes after the other, nobody would hear of routes that are there or gone.
+        // Before a change, too: where one comes after the other, no owner would hear of routes that are there or gone.
         if !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(Wait::Pending { .. }) | BalancerStep::Gone) {
             self.note_routes(owner, cell, shared.at(now));
         }

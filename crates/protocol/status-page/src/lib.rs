@@ -75,7 +75,6 @@ impl StatusPage {
 
     /// Returns the routes of the page. `only_here`: the port is on loopback, so a request for another host's name comes
     /// from a page elsewhere that pretends to be this one.
-    #[must_use]
     pub fn router(&self, only_here: bool) -> Router {
         let text =
             |kind: &'static str, text: &'static str| get(move || async move { ([(header::CONTENT_TYPE, kind)], text) });

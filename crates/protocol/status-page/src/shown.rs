@@ -14,7 +14,7 @@ pub type Histories = BTreeMap<String, Vec<LagMinute>>;
 pub struct LagMinute {
     /// Milliseconds since then.
     pub age_ms: u64,
-    /// 99 of 100 changes took no more than so many milliseconds.
+    /// 99 of 100 changes took no more than these milliseconds.
     pub p99_ms: u64,
     /// Number of changes.
     pub changes: u64,

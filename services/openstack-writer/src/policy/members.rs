@@ -68,7 +68,7 @@ impl ClusterPolicy {
     }
 }
 
-/// Returns a router with at most so many members, and how many are left out: of each pool alike, those first that take new connections.
+/// Returns a router with at most `most` members, and how many are left out: of each pool alike, those first that take new connections.
 /// What one Service has no room for must not stop the routes to the others.
 pub fn with_most_members(wanted: DesiredLoadBalancer, most: u64) -> (DesiredLoadBalancer, usize) {
     let all = wanted.members.as_slice();

@@ -59,7 +59,7 @@ impl MembersOf<'_> {
     /// `None` where members are nodes and the port has none there.
     fn of(self, port: &ServicePort) -> Option<Vec<Arc<KlbSlice>>> {
         let Some(joined) = self.services.get(&port.service) else { return Some(Vec::new()) };
-        // Nobody keeps the slices that it may have from before.
+        // Kubernetes leaves the slices as they were that it may have from before.
         if joined.service.spec.type_.as_deref() == Some("ExternalName") {
             return Some(Vec::new());
         }

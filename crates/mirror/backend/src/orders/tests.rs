@@ -102,7 +102,7 @@ fn a_source_is_confirmed_once_and_answered_when_that_is_stored() {
     assert!(led.look(&order).is_empty());
     led.store();
     let done = (AnswerResult::Done, "the name belongs to this source, and no longer to a".to_owned());
-    assert_eq!(led.look(&order), [done.clone()]);
+    assert_eq!(led.look(&order), std::slice::from_ref(&done));
     assert!(led.dial("b"));
     // The name is given back another way. The annotation that stayed is no word for the next time.
     assert!(!led.dial("a"));

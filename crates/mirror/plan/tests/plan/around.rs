@@ -120,8 +120,9 @@ fn what_moves_to_a_slice_that_is_refused_stays() {
 #[test]
 fn endpoints_stay_for_what_no_slice_has() {
     let service = |action: &Action| matches!(action, Action::Create(Body::Service(_)));
-    let refusals: [(bool, &dyn Fn(&Action) -> bool); 2] = [(false, &creates("IPv4")), (true, &service)];
-    for (given_away, refused) in refusals {
+    let slice = creates("IPv4");
+    for given_away in [false, true] {
+        let refused = |action: &Action| if given_away { service(action) } else { slice(action) };
         let mut server = converged(&web([v4(1), v4(2), v4(3)]), EndpointsApi::Endpoints);
         if given_away {
             server.objects.retain(|(kind, _), _| *kind != "services");

@@ -13,6 +13,14 @@ impl Memory {
         self.missing.get(&ability).is_some_and(|until| *until > now)
     }
 
+    pub(crate) fn make_apart(&mut self, until: Duration) {
+        self.apart = Some(until);
+    }
+
+    pub(crate) fn is_made_apart(&self, now: Duration) -> bool {
+        self.apart.is_some_and(|until| until > now)
+    }
+
     pub(crate) fn unlearn(&mut self, ability: CloudAbility) {
         self.missing.remove(&ability);
     }

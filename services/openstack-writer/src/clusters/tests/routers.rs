@@ -94,7 +94,7 @@ fn a_router_whose_members_have_no_room_goes_on_with_its_routes() {
     };
     let mut ends = Ends::new(&[(router_key.clone(), with(&["old", "web"], &[("web", 1), ("web", 2)]))]);
     let state = ends.all.get("prod1").unwrap();
-    let quota = ClusterQuota { members: 2, ..state.config.policy.quota.clone() };
+    let quota = ClusterQuota { members: 2, ..state.config.policy.quota };
     let policy = ClusterPolicy { enable_ingress: true, quota, ..state.config.policy.clone() };
     let config = ClusterConfig { policy, ..state.config.clone() };
     let config = ClustersConfig { clusters: vec![config], ..ClustersConfig::default() };

@@ -33,7 +33,9 @@ fn is_without_network(test: &str) -> bool {
         gimbal_testkit::process::binary(name).unwrap();
     }
     assets::Asset::ALL.iter().for_each(|asset| drop(asset.path().unwrap()));
-    (assets::chromium().unwrap(), assets::axe().unwrap());
+    for found in [assets::chromium(), assets::axe()] {
+        assert!(found.unwrap().is_file());
+    }
     let status = Command::new("unshare")
         .args(["--user", "--map-root-user", "--net", "sh", "-ec", "ip link set lo up; exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
@@ -54,7 +56,7 @@ async fn tab_to(tab: &mut Tab, selector: &str) {
             return;
         }
     }
-    panic!("nobody gets to {selector} by keyboard");
+    panic!("{selector} is not reached by keyboard");
 }
 
 async fn press_enter(tab: &mut Tab) {
@@ -134,7 +136,7 @@ async fn everybody_can_read_and_use_the_page() {
     assert!(others.is_empty() && tab.requests.len() > 4, "{:?}", tab.requests);
     assert_eq!(tab.complaints, [] as [String; 0]);
 
-    // Who looks at a page that is not live any more is told so.
+    // A page that is not live any more says so.
     writer.process.kill().unwrap();
     tab.until("document.getElementById('live').textContent.startsWith('Not live')").await.unwrap();
     let shown: Value = tab.value("document.querySelectorAll('#backends > li').length").await.unwrap();

@@ -88,7 +88,7 @@ fn https_has_the_routes_that_certificates_are_for() {
     assert_eq!(lines(&streamed(&shop())), expected);
 }
 
-/// What has no certificate is answered by nobody over HTTPS, and by no one else's default either.
+/// What has no certificate has no answer over HTTPS, and does not get that of another default either.
 #[test]
 fn what_has_no_certificate_falls_to_no_other_route_over_https() {
     let one = |name: &str, host: &str, path: &str, tls: bool| {
