@@ -87,7 +87,8 @@ impl StatusWriter {
         let mut look = tokio::time::interval(LOOK);
         look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            let due = self.events.deadline();
+            // Who may not write waits for the next look, and not for what is due already.
+            let due = self.events.deadline().filter(|_| self.may_write());
             tokio::select! {
                 _ = look.tick() => if self.look().await.is_err() {
                     // The process ends.
