@@ -17,7 +17,7 @@ impl Operator {
                 let next = condition_to_write(stated, backend.metadata.generation, there.as_ref(), &wall);
                 next.map(|condition| json!({ "conditions": [condition] }))
             }
-            None if backend.has_source() || backend.metadata.is_being_deleted() => None,
+            None if backend.has_source() => None,
             None => there.map(|_| json!({})),
         };
         let Some(status) = status else { return };

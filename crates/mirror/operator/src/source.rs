@@ -62,10 +62,11 @@ pub enum SourceKind {
 }
 
 impl SourcedBackend {
-    /// Whether it asks for a discoverer, as far as can be seen without its settings.
+    /// Whether it asks for a discoverer, as far as can be seen without its settings. One that is deleted stays in force until its
+    /// removal is approved (docs/design.md#backend-removal), and so does its discoverer.
     #[must_use]
     pub fn has_source(&self) -> bool {
-        self.spec.get("source").is_some_and(|source| !source.is_null()) && !self.metadata.is_being_deleted()
+        self.spec.get("source").is_some_and(|source| !source.is_null())
     }
 
     /// Returns the discoverer that it asks for.

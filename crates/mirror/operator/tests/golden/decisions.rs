@@ -188,6 +188,15 @@ fn objects_go_with_their_backend_the_pod_first() {
 }
 
 #[test]
+fn a_backend_that_waits_for_the_approval_of_its_removal_keeps_its_discoverer() {
+    let mut backend = backend("node02", &kubernetes());
+    backend.metadata.meta.deletion_timestamp = Some("2026-11-29T00:00:00Z".into());
+    assert!(backend.has_source());
+    assert_eq!(backend.secret(), Some("node02-kubeconfig"));
+    assert!(backend.discoverer(&settings()).is_ok());
+}
+
+#[test]
 fn no_identity_but_that_of_the_name_is_signed_and_the_authority_is_no_source() {
     let mut thief = backend("node02", &kubernetes());
     thief.spec["identity"] = json!("spiffe://gimbal.example/admin");
