@@ -10,7 +10,7 @@ use gimbal_model::{BackendName, label_value};
 use gimbal_runtime::Exit;
 use serde_json::json;
 
-use super::decide::{BACKEND_LABELS, Decided, Found};
+use super::decide::{BACKEND_LABELS, Decided, FoundObjects};
 use super::ready::in_slice;
 
 /// The Gimbal cluster.
@@ -31,11 +31,11 @@ impl GimbalCluster {
     ///
     /// # Errors
     /// The API server's refusal, or no answer.
-    pub async fn find(&self, backend: &BackendName) -> Result<Found, Exit> {
-        let mut found = Found {
+    pub async fn find(&self, backend: &BackendName) -> Result<FoundObjects, Exit> {
+        let mut found = FoundObjects {
             services: self.labelled::<Service>(backend).await?,
             endpoints: self.labelled::<Endpoints>(backend).await?,
-            ..Found::default()
+            ..FoundObjects::default()
         };
         let ours = format!("{}={},{}={backend}", keys::SLICE_MANAGED_BY, keys::MANAGER, keys::BACKEND);
         for slice in self.list::<EndpointSlice>(ours).await? {

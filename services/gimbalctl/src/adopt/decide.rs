@@ -13,22 +13,22 @@ pub const BACKEND_LABELS: [&str; 3] = [keys::BACKEND, "gimbal.heptio.com/backend
 const SERVICE_LABELS: [&str; 2] = [keys::SERVICE, "gimbal.heptio.com/service"];
 
 /// Namespace and name in the Gimbal cluster.
-pub type Place = (String, String);
+pub type ObjectPlace = (String, String);
 
 /// What there is of one backend in the Gimbal cluster, whoever made it.
 #[derive(Debug, Clone, Default)]
-pub struct Found {
+pub struct FoundObjects {
     /// Services with one of the labels.
     pub services: Vec<Service>,
     /// Endpoints objects with one of the labels.
     pub endpoints: Vec<Endpoints>,
     /// The ready endpoints in the writer's slices, by Service.
-    pub published: BTreeMap<Place, BTreeSet<ReadyEndpoint>>,
+    pub published: BTreeMap<ObjectPlace, BTreeSet<ReadyEndpoint>>,
 }
 
 /// What the writer knows of a Service that the backend offers.
 #[derive(Debug, Clone, Default)]
-pub struct Offer {
+pub struct AdoptionOffer {
     /// Its name in the source.
     pub name: String,
     /// Why the writer would not publish it though the name were its own.
@@ -38,7 +38,7 @@ pub struct Offer {
 }
 
 /// The offers, by the Service of the Gimbal cluster that each leads to.
-pub type Offers = BTreeMap<Place, Vec<Offer>>;
+pub type AdoptionOffers = BTreeMap<ObjectPlace, Vec<AdoptionOffer>>;
 
 /// What is to be done with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ enum ItsService<'a> {
 
 /// Decides about each object that has no mark. Endpoints get it only when the writer's slices have all their ready endpoints, so
 /// that no consumer sees fewer; with `drop_gone` also where the source has no others any more.
-pub fn decide(found: &Found, offers: &Offers, drop_gone: bool) -> Vec<Decided> {
+pub fn decide(found: &FoundObjects, offers: &AdoptionOffers, drop_gone: bool) -> Vec<Decided> {
     let unmarked = found.services.iter().filter(|service| !has_mark(&service.metadata));
     let mut decided: Vec<Decided> = unmarked
         .map(|service| Decided {
@@ -80,7 +80,7 @@ pub fn decide(found: &Found, offers: &Offers, drop_gone: bool) -> Vec<Decided> {
         })
         .collect();
     let marked = found.services.iter().filter(|service| has_mark(&service.metadata));
-    let mut services: BTreeMap<Place, ItsService<'_>> =
+    let mut services: BTreeMap<ObjectPlace, ItsService<'_>> =
         marked.map(|service| (place(&service.metadata), ItsService::Ours)).collect();
     services.extend(decided.iter().map(|one| (place(&one.meta), ItsService::Unmarked(&one.verdict))));
     let unmarked = found.endpoints.iter().filter(|endpoints| !has_mark(&endpoints.metadata));
@@ -99,7 +99,7 @@ pub fn decide(found: &Found, offers: &Offers, drop_gone: bool) -> Vec<Decided> {
 }
 
 /// Returns the namespace and the name of an object.
-pub fn place(meta: &Meta) -> Place {
+pub fn place(meta: &Meta) -> ObjectPlace {
     (meta.namespace.to_string(), meta.name.to_string())
 }
 
@@ -116,7 +116,7 @@ fn left_alone(meta: &Meta) -> Option<String> {
     Some(format!("its label {} names {manager:?}", keys::MANAGED_BY))
 }
 
-fn of_service(service: &Service, offers: &Offers) -> Verdict {
+fn of_service(service: &Service, offers: &AdoptionOffers) -> Verdict {
     let Service { metadata, spec } = service;
     if let Some(why) = left_alone(metadata) {
         return Verdict::Leave(why);
@@ -132,7 +132,7 @@ fn of_service(service: &Service, offers: &Offers) -> Verdict {
         return Verdict::Leave("nothing that the backend offers leads to this name".to_owned());
     };
     let named = SERVICE_LABELS.iter().find_map(|label| metadata.labels.get(*label));
-    let is_named = |offer: &&Offer| named.is_some_and(|named| **named == *label_value(&offer.name));
+    let is_named = |offer: &&AdoptionOffer| named.is_some_and(|named| **named == *label_value(&offer.name));
     let Some(offer) = offers.iter().find(is_named) else {
         return Verdict::Leave(
             "its labels name another source Service than the one that leads to this name".to_owned(),
@@ -147,8 +147,8 @@ fn of_service(service: &Service, offers: &Offers) -> Verdict {
 fn of_endpoints(
     endpoints: &Endpoints,
     service: &ItsService<'_>,
-    found: &Found,
-    offers: &Offers,
+    found: &FoundObjects,
+    offers: &AdoptionOffers,
     drop_gone: bool,
 ) -> Verdict {
     if let Some(why) = left_alone(&endpoints.metadata) {
