@@ -24,7 +24,7 @@ use gimbal_runtime::Exit;
 use self::cluster::GimbalCluster;
 use self::decide::{Decided, Verdict, decide};
 use self::offers::offers;
-use self::order::TakeOrder;
+use self::order::AdoptionOrder;
 use crate::Args as ServerArgs;
 use crate::diff::Server;
 use crate::output::print;
@@ -65,7 +65,7 @@ pub async fn run(adoption: &Adoption, args: &ServerArgs) -> Result<(), Exit> {
     let writer = Server::of("--server", args.server().to_owned(), &args.given()).await?;
     let sight = Sight { adoption, cluster, writer };
     let decided = sight.look().await?;
-    let order = TakeOrder::of(&adoption.backend, &decided);
+    let order = AdoptionOrder::of(&adoption.backend, &decided);
     let Some(id) = &adoption.id else {
         return print(&order.dry_run(&decided, &adoption.again(), args.output));
     };
@@ -115,7 +115,7 @@ impl Sight<'_> {
     }
 
     /// Sets the mark on everything of the order as soon as it may have it. Returns what still waits after the time is over.
-    async fn take(&self, order: &TakeOrder, mut decided: Vec<Decided>) -> Result<Vec<Decided>, Exit> {
+    async fn take(&self, order: &AdoptionOrder, mut decided: Vec<Decided>) -> Result<Vec<Decided>, Exit> {
         let end = Instant::now() + Duration::from_secs(self.adoption.wait.into());
         let mut marked: BTreeSet<Arc<str>> = BTreeSet::new();
         loop {

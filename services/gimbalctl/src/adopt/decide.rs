@@ -28,7 +28,7 @@ pub struct FoundObjects {
 
 /// What the writer knows of a Service that the backend offers.
 #[derive(Debug, Clone, Default)]
-pub struct BackendOffer {
+pub struct AdoptionOffer {
     /// Its name in the source.
     pub name: String,
     /// Why the writer would not publish it though the name were its own.
@@ -38,7 +38,7 @@ pub struct BackendOffer {
 }
 
 /// The offers, by the Service of the Gimbal cluster that each leads to.
-pub type BackendOffers = BTreeMap<ObjectPlace, Vec<BackendOffer>>;
+pub type AdoptionOffers = BTreeMap<ObjectPlace, Vec<AdoptionOffer>>;
 
 /// What is to be done with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +70,7 @@ enum ItsService<'a> {
 
 /// Decides about each object that has no mark. Endpoints get it only when the writer's slices have all their ready endpoints, so
 /// that no consumer sees fewer; with `drop_gone` also where the source has no others any more.
-pub fn decide(found: &FoundObjects, offers: &BackendOffers, drop_gone: bool) -> Vec<Decided> {
+pub fn decide(found: &FoundObjects, offers: &AdoptionOffers, drop_gone: bool) -> Vec<Decided> {
     let unmarked = found.services.iter().filter(|service| !has_mark(&service.metadata));
     let mut decided: Vec<Decided> = unmarked
         .map(|service| Decided {
@@ -116,7 +116,7 @@ fn left_alone(meta: &Meta) -> Option<String> {
     Some(format!("its label {} names {manager:?}", keys::MANAGED_BY))
 }
 
-fn of_service(service: &Service, offers: &BackendOffers) -> Verdict {
+fn of_service(service: &Service, offers: &AdoptionOffers) -> Verdict {
     let Service { metadata, spec } = service;
     if let Some(why) = left_alone(metadata) {
         return Verdict::Leave(why);
@@ -132,7 +132,7 @@ fn of_service(service: &Service, offers: &BackendOffers) -> Verdict {
         return Verdict::Leave("nothing that the backend offers leads to this name".to_owned());
     };
     let named = SERVICE_LABELS.iter().find_map(|label| metadata.labels.get(*label));
-    let is_named = |offer: &&BackendOffer| named.is_some_and(|named| **named == *label_value(&offer.name));
+    let is_named = |offer: &&AdoptionOffer| named.is_some_and(|named| **named == *label_value(&offer.name));
     let Some(offer) = offers.iter().find(is_named) else {
         return Verdict::Leave(
             "its labels name another source Service than the one that leads to this name".to_owned(),
@@ -148,7 +148,7 @@ fn of_endpoints(
     endpoints: &Endpoints,
     service: &ItsService<'_>,
     found: &FoundObjects,
-    offers: &BackendOffers,
+    offers: &AdoptionOffers,
     drop_gone: bool,
 ) -> Verdict {
     if let Some(why) = left_alone(&endpoints.metadata) {

@@ -2,19 +2,19 @@
 
 use gimbal_wire::pb;
 
-use super::decide::{BackendOffer, BackendOffers};
+use super::decide::{AdoptionOffer, AdoptionOffers};
 use crate::diff::Known;
 use crate::services::message;
 
 /// Returns what the backend offers, by the Service of the Gimbal cluster that each leads to.
-pub fn offers(known: &Known) -> BackendOffers {
-    let mut offers = BackendOffers::new();
+pub fn offers(known: &Known) -> AdoptionOffers {
+    let mut offers = AdoptionOffers::new();
     // Without a digest, the Gimbal cluster has it and no source offers it.
     for status in known.values().filter(|status| !status.digest.is_empty()) {
         let (Some(source), Some(target)) = (&status.source, &status.target) else { continue };
         let place = (target.namespace.clone(), target.name.clone());
         let synced = status.state() == pb::ServiceState::Synced;
-        offers.entry(place).or_default().push(BackendOffer {
+        offers.entry(place).or_default().push(AdoptionOffer {
             name: source.name.clone(),
             refused: refused(status),
             synced,

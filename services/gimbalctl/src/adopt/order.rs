@@ -12,14 +12,14 @@ use crate::output::OutputForm;
 use crate::table::columns;
 
 /// The objects that an adoption is about: those that it takes at once, and those that it takes as soon as they may be.
-pub struct TakeOrder {
+pub struct AdoptionOrder {
     id: String,
     services: usize,
     endpoints: usize,
     uids: BTreeSet<String>,
 }
 
-impl TakeOrder {
+impl AdoptionOrder {
     /// Returns the order to take what was decided so.
     pub fn of(backend: &BackendName, decided: &[Decided]) -> Self {
         let taken = || decided.iter().filter(|one| !matches!(one.verdict, Verdict::Leave(_)));
@@ -124,8 +124,8 @@ mod tests {
         ]
     }
 
-    fn order(decided: &[Decided]) -> TakeOrder {
-        TakeOrder::of(&"node02".parse().unwrap(), decided)
+    fn order(decided: &[Decided]) -> AdoptionOrder {
+        AdoptionOrder::of(&"node02".parse().unwrap(), decided)
     }
 
     /// Whoever reads it knows what to do next.

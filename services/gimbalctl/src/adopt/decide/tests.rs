@@ -32,16 +32,16 @@ fn web() -> ObjectPlace {
     ("team1".to_owned(), "node02-web".to_owned())
 }
 
-fn offers(offer: BackendOffer) -> BackendOffers {
+fn offers(offer: AdoptionOffer) -> AdoptionOffers {
     [(web(), vec![offer])].into()
 }
 
-fn offer() -> BackendOffer {
-    BackendOffer { name: "web".to_owned(), refused: None, synced: false }
+fn offer() -> AdoptionOffer {
+    AdoptionOffer { name: "web".to_owned(), refused: None, synced: false }
 }
 
 /// Returns the verdicts about the Service and about the Endpoints.
-fn verdicts(found: &FoundObjects, offers: &BackendOffers) -> Vec<(&'static str, Verdict)> {
+fn verdicts(found: &FoundObjects, offers: &AdoptionOffers) -> Vec<(&'static str, Verdict)> {
     decide(found, offers, false).into_iter().map(|one| (one.kind.kind, one.verdict)).collect()
 }
 
@@ -98,7 +98,7 @@ fn what_the_original_did_not_make_or_no_source_offers_is_left_with_its_endpoints
     other_manager["metadata"]["labels"][MARK] = json!("someone");
     let mut other_service = service.clone();
     other_service["metadata"]["labels"]["gimbal.projectcontour.io/service"] = json!("api");
-    let refused = BackendOffer { refused: Some("namespace missing".to_owned()), ..offer() };
+    let refused = AdoptionOffer { refused: Some("namespace missing".to_owned()), ..offer() };
     let cases = [
         (with(&service, "/spec/selector", json!({"app": "web"})), offers(offer()), "it has a selector"),
         (with(&service, "/spec/clusterIP", json!("10.96.0.7")), offers(offer()), "it is not headless"),
@@ -106,7 +106,7 @@ fn what_the_original_did_not_make_or_no_source_offers_is_left_with_its_endpoints
         (with(&service, "/metadata/deletionTimestamp", json!("now")), offers(offer()), "it is being deleted"),
         (other_manager, offers(offer()), "its label gimbal.projectcontour.io/managed-by names \"someone\""),
         (other_service, offers(offer()), "its labels name another source Service"),
-        (service.clone(), BackendOffers::new(), "nothing that the backend offers leads to this name"),
+        (service.clone(), AdoptionOffers::new(), "nothing that the backend offers leads to this name"),
         (service, offers(refused), "the writer would not publish it: namespace missing"),
     ];
     for (service, offers, expected) in cases {
@@ -139,7 +139,7 @@ fn endpoints_that_the_source_no_longer_has_go_only_by_order() {
     let (mut service, endpoints) = made("web", &["10.0.0.1", "10.0.0.2"]);
     service["metadata"]["labels"][MARK] = json!("gimbal-writer");
     let found = found(&service, &endpoints, &["10.0.0.1"]);
-    let synced = BackendOffer { synced: true, ..offer() };
+    let synced = AdoptionOffer { synced: true, ..offer() };
     for (offer, drop_gone, takes) in
         [(offer(), false, false), (offer(), true, false), (synced.clone(), false, false), (synced, true, true)]
     {
