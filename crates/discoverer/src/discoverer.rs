@@ -7,6 +7,7 @@ use axum::Router;
 use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, serve_admin_with};
 use gimbal_session::Services;
 use gimbal_status_page::StatusPage;
+use gimbal_traces::Traces;
 use gimbal_transport::{Reloaded, Reloader, ServeOptions, Serving, serve};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
@@ -31,6 +32,7 @@ pub struct Discoverer<S: Source<P>, P: OfferedPayload = Services> {
     pub(crate) listener: TcpListener,
     pub(crate) admin: TcpListener,
     pub(crate) certificate: Option<(Reloader, CertificateMetrics)>,
+    pub(crate) traces: Traces,
 }
 
 impl<S: Source<P>, P: OfferedPayload> Discoverer<S, P> {
@@ -105,6 +107,7 @@ impl<S: Source<P>, P: OfferedPayload> Discoverer<S, P> {
             ended.map_err(|error| Exit::Failure(format!("the main task failed: {error}")))
         };
         let (inspection, admin, owner, (), _) = tokio::join!(inspection, admin, owner, certificate, shows);
+        self.traces.end().await;
         owner.and(inspection).and(admin)
     }
 }

@@ -98,6 +98,7 @@ mod watchers;
 pub use args::AgentArgs;
 pub use discoverer::Discoverer;
 pub use from_writer::{ContentRequest, SourceReply, UnhandledReport};
+pub use gimbal_traces::TraceArgs;
 pub use jittered_backoff::JitteredBackoff;
 pub use kind_health::{KindFailure, KindHealth, PATIENCE};
 pub use metrics::{SourceMetrics, metrics_reference};

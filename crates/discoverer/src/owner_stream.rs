@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use gimbal_session::{AgentMessage, AgentVerdict, Need, Reject, StreamState, WriterMessage};
+use gimbal_traces::SentChange;
 
 use crate::dial_pauses::DialFailure;
 use crate::from_writer::{ContentRequest, UnhandledReport};
@@ -63,7 +64,8 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
         }
         let now = Instant::now();
         self.publisher.agent.set_freshness(self.source.status().freshness(now));
-        let message = self.publisher.agent.next(now)?;
+        let mut message = self.publisher.agent.next(now)?;
+        self.trace(&mut message);
         let goodbye = matches!(message, AgentMessage::Goodbye(_));
         if self.link.send(message) {
             self.metrics.sent.inc();
@@ -72,6 +74,15 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
             // There was room, so the stream has just ended. The link reports that next, and the new stream sends it
             // again.
             None
+        }
+    }
+
+    /// Begins the trace of the oldest change in a message, if it is sampled, and puts it beside the changes.
+    fn trace(&mut self, message: &mut AgentMessage<P>) {
+        let AgentMessage::Data(data) = message else { return };
+        if let Some(age) = data.frame.age().filter(|_| self.traces.is_on()) {
+            let change = SentChange { backend: self.backend.as_str(), entries: data.frame.entries(), age };
+            data.trace = self.traces.sent(&change);
         }
     }
 

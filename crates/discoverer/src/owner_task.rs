@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use gimbal_model::BackendName;
 use gimbal_session::{AgentConfig, GoodbyeReason, Services};
+use gimbal_traces::Traces;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -37,10 +38,11 @@ pub(crate) struct OwnerParts<S, P: OfferedPayload> {
     pub(crate) calls: mpsc::Receiver<InspectionCall>,
     pub(crate) metrics: Arc<DiscovererMetrics>,
     pub(crate) health_log: HealthLog<P>,
+    pub(crate) traces: Traces,
 }
 
 pub(crate) struct OwnerTask<S, P: OfferedPayload = Services> {
-    backend: BackendName,
+    pub(crate) backend: BackendName,
     config: AgentConfig,
     pub(crate) source: S,
     pub(crate) publisher: Publisher<P>,
@@ -58,6 +60,7 @@ pub(crate) struct OwnerTask<S, P: OfferedPayload = Services> {
     pub(crate) metrics: Arc<DiscovererMetrics>,
     reported: ReportedReasons,
     pub(crate) health_log: HealthLog<P>,
+    pub(crate) traces: Traces,
 }
 
 impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
@@ -78,6 +81,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
             metrics: parts.metrics,
             reported: ReportedReasons::default(),
             health_log: parts.health_log,
+            traces: parts.traces,
         }
     }
 

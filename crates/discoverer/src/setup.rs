@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, bind, register_process_metrics};
 use gimbal_session::AgentConfig;
+use gimbal_traces::{TraceArgs, Traces};
 use gimbal_transport::{Reloader, ServeOptions, TlsCredentials, plaintext_allowed};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
@@ -49,6 +50,7 @@ pub struct Setup {
     tls: Option<(TlsCredentials, Reloader)>,
     metrics: Arc<DiscovererMetrics>,
     registry: Registry,
+    traces: TraceArgs,
 }
 
 impl Setup {
@@ -62,7 +64,12 @@ impl Setup {
         let mut registry = Registry::default();
         register_process_metrics(&mut registry);
         let metrics = DiscovererMetrics::of(args.backend_name.as_str(), program.version, &mut registry);
-        Ok(Self { args, program, tls, metrics, registry })
+        Ok(Self { args, program, tls, metrics, registry, traces: TraceArgs::default() })
+    }
+
+    /// Sends traces of changes, as the flags say. Without this call, or without a collector in the flags, none are.
+    pub fn trace(&mut self, args: TraceArgs) {
+        self.traces = args;
     }
 
     /// Returns the metrics that all sources have in common.
@@ -79,7 +86,8 @@ impl Setup {
     /// Binds the listeners, and returns a discoverer of this source.
     ///
     /// # Errors
-    /// Returns [`Exit::Failure`] when an address cannot be bound, for example because it is in use.
+    /// Returns [`Exit::Failure`] when an address cannot be bound, for example because it is in use, and [`Exit::Usage`] when
+    /// traces cannot be sent as they should be.
     pub async fn discover<S, P>(mut self, source: S) -> Result<Discoverer<S, P>, Exit>
     where
         S: Source<P>,
@@ -94,6 +102,7 @@ impl Setup {
         let admin = bind("--admin-listen", self.args.admin_listen).await?;
         let status_page = self.args.status_page;
         let writer = self.writer(tls.as_ref())?;
+        let traces = Traces::start(&self.traces, (self.program.name, self.program.version))?;
         self.metrics.dry_run.set(writer.is_none().into());
         if writer.is_none() {
             tracing::info!("no --writer: a dry run, nothing is sent");
@@ -117,7 +126,8 @@ impl Setup {
         };
         let health_log = HealthLog::new(health.clone(), &readiness, source.status().identified_by());
         let metrics = self.metrics;
-        let owner = OwnerTask::new(OwnerParts { backend, config, source, writer, calls, metrics, health_log });
+        let parts = OwnerParts { backend, config, source, writer, calls, metrics, health_log, traces: traces.clone() };
+        let owner = OwnerTask::new(parts);
         let registry = self.registry;
         Ok(Discoverer {
             owner,
@@ -130,6 +140,7 @@ impl Setup {
             listener,
             admin,
             certificate,
+            traces,
         })
     }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use gimbal_discoverer::AgentArgs;
 use gimbal_discoverer::original_flags::{OriginalFlags, ignored};
+use gimbal_discoverer::{AgentArgs, TraceArgs};
 use gimbal_kubernetes_source::{Export, Flavour, LabelSelector, Selection};
 use gimbal_model::NamespacePattern;
 
@@ -41,6 +41,8 @@ pub struct Args {
     /// Needs the rights of gimbal-kubernetes-discoverer-events [default: nothing is written]
     #[arg(long, env = "GIMBAL_WRITE_EVENTS", action = ArgAction::SetTrue)]
     pub(crate) write_events: bool,
+    #[command(flatten)]
+    pub(crate) traces: TraceArgs,
     #[command(flatten)]
     original: OriginalFlags,
     #[arg(long, hide = true, env = "GIMBAL_RESYNC_INTERVAL")]

@@ -34,6 +34,7 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     let selection = args.selection();
     let backend = args.agent.backend_name.clone();
     let mut setup = Setup::new(args.agent, PROGRAM)?;
+    setup.trace(args.traces);
     for warning in warnings {
         tracing::warn!("{warning}");
     }

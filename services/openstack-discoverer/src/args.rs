@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum};
-use gimbal_discoverer::AgentArgs;
 use gimbal_discoverer::original_flags::{OriginalFlags, ignored};
+use gimbal_discoverer::{AgentArgs, TraceArgs};
 use gimbal_openstack_source::{PollOptions, ProjectPattern, ServiceName};
 use gimbal_runtime::{HumanDuration, at_least};
 
@@ -88,6 +88,9 @@ pub struct Args {
     /// Offer pools that L7 policies redirect to, as Services of their own
     #[arg(long, env = "GIMBAL_L7_POOLS", action = ArgAction::SetTrue)]
     pub l7_pools: bool,
+    /// Which changes are traced.
+    #[command(flatten)]
+    pub traces: TraceArgs,
     #[command(flatten)]
     original: OriginalFlags,
     #[arg(long, hide = true, env = "GIMBAL_HTTP_CLIENT_TIMEOUT")]

@@ -42,6 +42,7 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
         tracing::warn!("{warning}");
     }
     let mut setup = Setup::new(args.agent.clone(), PROGRAM)?;
+    setup.trace(args.traces.clone());
     let metrics = CloudSourceMetrics::new(setup.source_metrics(), setup.registry());
     let mut source = CloudSource::new(&args, Pace::of(&args), metrics)?;
     source.first_entry().await?;

@@ -278,6 +278,7 @@ mod tests {
             AgentMessage::Data(Data {
                 seq,
                 frame: Frame::SnapshotChunk { pieces: Vec::new(), digest: None, age: None },
+                trace: None,
             })
         };
         let names: Vec<String> = (0..2 * BULK).map(|n| format!("b{n:02}")).collect();

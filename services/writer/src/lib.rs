@@ -35,6 +35,7 @@ mod owner;
 mod publish;
 mod ready;
 mod rehearsal;
+mod reject_lines;
 mod run;
 mod status_page;
 mod supervise;

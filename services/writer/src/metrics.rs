@@ -18,7 +18,7 @@ use gimbal_backend::BackendObjects;
 use gimbal_guard::Guard;
 use gimbal_reconcile::{Backend, Counters, JourneyEnd, JourneyLegs, Reconciler};
 use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
-use gimbal_session::GoodbyeReason;
+use gimbal_session::{GoodbyeReason, TraceContext};
 use gimbal_transport::{Problem, Refusal};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -111,7 +111,11 @@ pub struct Metrics(Arc<Inner>);
 
 /// Creates a histogram of 1 ms to 32 s.
 fn latency() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 2.0, 16))
+    Histogram::new(latency_buckets())
+}
+
+fn latency_buckets() -> impl Iterator<Item = f64> {
+    exponential_buckets(0.001, 2.0, 16)
 }
 
 metrics_table! {
@@ -221,9 +225,9 @@ impl Metrics {
         self.0.own.write_seconds.get_or_create_owned(&VerbLabels { verb }).observe(took.as_secs_f64());
     }
 
-    /// Records what came of a change of a backend, and how long that took.
-    pub fn settled(&self, backend: &str, end: JourneyEnd, legs: &JourneyLegs) {
-        self.0.propagation.settled(backend, end, legs);
+    /// Records what came of a change of a backend, and how long that took, with its trace as an example.
+    pub fn settled(&self, backend: &str, end: JourneyEnd, legs: &JourneyLegs, trace: Option<TraceContext>) {
+        self.0.propagation.settled(backend, end, legs, trace);
         if end == JourneyEnd::Written {
             let labels = BackendLabels { backend: backend.to_owned() };
             self.0.own.propagation_seconds.of_labels(labels).observe(legs.since_reported().as_secs_f64());

@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_guard::GuardEvent;
-use gimbal_model::BackendName;
-use gimbal_reconcile::{Journey, JourneyEnd, Output, Reconciler, Stage};
+use gimbal_model::{BackendName, SourceKey};
+use gimbal_reconcile::{Journey, JourneyEnd, JourneyLegs, Output, Reconciler, Stage};
 use gimbal_runtime::Exit;
-use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, WriterMessage};
+use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, TraceContext, WriterMessage};
+use gimbal_traces::{SettledChange, Traces};
 use gimbal_transport::Quiet;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
@@ -28,6 +29,7 @@ use crate::jobs_in_flight::{Done, JobsInFlight};
 use crate::links::Links;
 use crate::mailbox::{Handle, Mail, Touched};
 use crate::metrics::Metrics;
+use crate::reject_lines::RejectLines;
 use gimbal_lease::{Leadership, Moment};
 
 /// Most inputs taken in one turn before decisions are made.
@@ -84,6 +86,8 @@ pub struct StateOwnerParts {
     pub keeper: StateKeeper<BackendFormat>,
     /// The writer's metrics.
     pub metrics: Metrics,
+    /// Continues the traces that agents begin.
+    pub traces: Traces,
     /// Beaten on every tick of the owner.
     pub health: gimbal_runtime::Liveness,
 }
@@ -99,6 +103,7 @@ pub struct StateOwner {
     links: Links,
     /// Lines about streams that were logged recently. An agent that dials again and again gets one of each a minute.
     stream_lines: Quiet<(BackendName, StreamLine)>,
+    reject_lines: RejectLines,
     ticked: Option<Instant>,
     shown: Option<Instant>,
     leading: Option<u64>,
@@ -121,7 +126,7 @@ impl StateOwner {
         let (handle, mail, touched) = Handle::new();
         let (leading, begun, creating, failed) = (None, None, Creating::default(), None);
         let (streams, links) = (HashMap::new(), Links::default());
-        let (stream_lines, ticked, shown) = (Quiet::default(), None, None);
+        let (stream_lines, reject_lines, ticked, shown) = (Quiet::default(), RejectLines::default(), None, None);
         let (aside, observed) = (false, false);
         let owner = Self {
             parts,
@@ -130,6 +135,7 @@ impl StateOwner {
             streams,
             links,
             stream_lines,
+            reject_lines,
             ticked,
             shown,
             leading,
@@ -239,7 +245,7 @@ impl StateOwner {
                 }
             }
             Mail::Message { backend, generation, message, turns } => {
-                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { age, .. } }) = &message
+                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { age, .. }, .. }) = &message
                     // An agent that exceeds its credit uses no more memory here either.
                     && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.deltas.len() < MEASURED_DELTAS)
                 {
@@ -306,6 +312,7 @@ impl StateOwner {
             self.parts.jobs.show();
             let known = self.parts.state.backends();
             self.links.keep(|backend| known.contains_key(backend));
+            self.reject_lines.keep(|backend| known.contains_key(backend));
         }
     }
 
@@ -363,19 +370,42 @@ impl StateOwner {
                 Output::Touched(claim) => {
                     self.touched.notify(claim);
                 }
-                Output::Settled { backend, end, journey } => self.settled(&backend, end, &journey),
+                Output::Settled { backend, end, journey, traced } => {
+                    self.settled(&backend, end, &journey, traced.as_ref());
+                }
             }
         }
     }
 
     /// Records what came of a change, and how long that took.
-    fn settled(&mut self, backend: &BackendName, end: JourneyEnd, journey: &Journey) {
+    fn settled(&mut self, backend: &BackendName, end: JourneyEnd, journey: &Journey, traced: Option<&SourceKey>) {
         let now = Instant::now();
         let legs = journey.legs(now);
-        self.parts.metrics.settled(backend.as_str(), end, &legs);
+        let trace = traced.and_then(|service| self.trace(backend, service, end, journey.trace?, &legs));
+        self.parts.metrics.settled(backend.as_str(), end, &legs, trace);
         if end == JourneyEnd::Written {
             self.links.written(backend, legs.since_reported(), now);
         }
+    }
+
+    /// Continues the trace of a change. Returns it if the collector gets it.
+    fn trace(
+        &mut self,
+        backend: &BackendName,
+        service: &SourceKey,
+        end: JourneyEnd,
+        trace: TraceContext,
+        legs: &JourneyLegs,
+    ) -> Option<TraceContext> {
+        let change = SettledChange {
+            backend: backend.as_str(),
+            namespace: &service.namespace,
+            service: &service.name,
+            outcome: end.as_str(),
+            queue: legs.queue,
+            api_server: legs.api_server,
+        };
+        self.parts.traces.settled(trace, &change).then_some(trace)
     }
 
     fn send_message(&mut self, backend: &BackendName, generation: u64, message: WriterMessage) {
@@ -383,10 +413,17 @@ impl StateOwner {
         match &message {
             WriterMessage::Ack(seq) => while stream.deltas.pop_front_if(|(delta, _)| *delta <= *seq).is_some() {},
             WriterMessage::Reject(reject) => {
-                let key = reject.key.as_ref().map(ToString::to_string);
-                tracing::warn!(%backend, key, reason = reject.reason.as_str(), text = reject.message, "rejected");
+                if let Some(untold) = self.reject_lines.tell(backend, Instant::now()) {
+                    let key = reject.key.as_ref().map(ToString::to_string);
+                    let reason = reject.reason.as_str();
+                    tracing::warn!(%backend, key, reason, text = reject.message, untold, "rejected");
+                }
             }
-            WriterMessage::Resolved(key) => tracing::info!(%backend, %key, "resolved"),
+            WriterMessage::Resolved(key) => {
+                if let Some(untold) = self.reject_lines.tell(backend, Instant::now()) {
+                    tracing::info!(%backend, %key, untold, "resolved");
+                }
+            }
             WriterMessage::Resync { reason, .. } => {
                 self.parts.metrics.resync(backend.as_str());
                 tracing::info!(%backend, reason, "asked for a snapshot");

@@ -12,6 +12,7 @@ use gimbal_runtime::{
 };
 use gimbal_session::{Credit, WriterLimits};
 use gimbal_status_page::StatusPage;
+use gimbal_traces::Traces;
 use gimbal_transport::{OnRefusal, Reloaded, ServeOptions, ServedServices, Serving, listener_tls, serve};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
@@ -169,6 +170,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         failures: Arc::default(),
     };
     let jobs = JobsInFlight::new(writes, limiter, metrics.clone());
+    let traces = Traces::follow(&args.otlp, ("gimbal-writer", env!("CARGO_PKG_VERSION")))?;
     let (keeper, keeping) = StateKeeper::new(permitted.apart(), &namespace, leadership.clone());
     tasks.spawn("the task that keeps the state of backends", async move {
         keeping.await;
@@ -183,6 +185,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         jobs,
         keeper,
         metrics: metrics.clone(),
+        traces: traces.clone(),
         health,
     });
     tasks.spawn("the owner", owner.run(shutdown.clone()));
@@ -261,7 +264,9 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     tracing::info!(listen = %args.listen, admin = %args.admin_listen, cluster = watching.url(), namespace, "gimbal-writer started");
     let serving = serve(listener, services, options, shutdown.clone());
     tasks.spawn("the server", async { serving.await.map_err(|error| Exit::Failure(error.to_string())) });
-    supervise(tasks, shutdown, lease.map(|task| (task, release))).await
+    let ended = supervise(tasks, shutdown, lease.map(|task| (task, release))).await;
+    traces.end().await;
+    ended
 }
 
 /// Runs `work` until it ends or `shutdown`.

@@ -281,7 +281,7 @@ fn addresses(body: &Body) -> Vec<Arc<str>> {
 }
 
 fn data(seq: u64, frame: Frame) -> AgentMessage {
-    AgentMessage::Data(Data { seq, frame })
+    AgentMessage::Data(Data { seq, frame, trace: None })
 }
 
 fn replace<E>(namespace: &str, name: &str, hosts: u8) -> Result<PieceChange, E> {

@@ -19,6 +19,8 @@ pub mod cluster;
 pub mod exposition;
 pub mod fake_openstack;
 pub mod openstack;
+#[cfg(feature = "otlp-receiver")]
+pub mod otlp_receiver;
 pub mod pki;
 pub mod process;
 pub mod scripted_cluster;
@@ -34,6 +36,8 @@ pub use gimbal_assets as assets;
 pub use api_proxy::ApiProxy;
 pub use captured_log::CapturedLog;
 pub use cluster::{AuditEntry, PooledCluster, Rights, Rule, TestCluster, UserAccess};
+#[cfg(feature = "otlp-receiver")]
+pub use otlp_receiver::{OtlpReceiver, ReceivedSpan};
 pub use pki::{Pair, Pki, San, fingerprint};
 pub use process::{Exit, Process};
 pub use scripted_cluster::ScriptedCluster;

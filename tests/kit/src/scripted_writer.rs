@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use gimbal_model::{EndpointChange, Service, SourceKey};
 use gimbal_session::{
-    AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, PieceChange, Scope, Welcome, WriterMessage,
+    AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, PieceChange, Scope, TraceContext, Welcome, WriterMessage,
 };
 use gimbal_transport::{
     AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, ServedServices, Status, Viewer, pb,
@@ -53,6 +53,7 @@ struct State {
     held: BTreeMap<SourceKey, Service>,
     incarnations: BTreeSet<String>,
     streams: u64,
+    traces: Vec<TraceContext>,
 }
 
 /// Serves plaintext on loopback, until it is dropped.
@@ -130,6 +131,15 @@ impl ScriptedWriter {
     #[must_use]
     pub fn incarnations(&self) -> BTreeSet<String> {
         self.state.lock().unwrap().incarnations.clone()
+    }
+
+    /// Returns the traces of changes that agents sent.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    #[must_use]
+    pub fn traces(&self) -> Vec<TraceContext> {
+        self.state.lock().unwrap().traces.clone()
     }
 
     /// Returns `namespace/name addresses` of every Service held.
@@ -234,6 +244,7 @@ impl State {
                 })];
             }
             AgentMessage::Data(data) => {
+                self.traces.extend(data.trace);
                 self.frame(data.frame, snapshot);
                 return vec![WriterMessage::Ack(data.seq)];
             }

@@ -9,10 +9,11 @@ use super::files;
 use crate::shell;
 
 /// Dependencies that are used without being named: package, dependency, reason.
-const UNNAMED: [(&str, &str, &str); 5] = [
+const UNNAMED: [(&str, &str, &str); 6] = [
     ("gimbal-kubernetes-client", "k8s-openapi", "chooses the version of Kubernetes that kube is built for"),
     ("gimbal-kubernetes-discoverer", "reqwest", "its tests include crates/discoverer/tests/running"),
     ("gimbal-kubernetes-discoverer", "tokio-util", "its tests include crates/discoverer/tests/running"),
+    ("gimbal-tests", "gimbal-traces", "its feature is that of the programs under test"),
     ("gimbal-kuryr-wire", "tonic", "named by generated code"),
     ("gimbal-kuryr-wire", "tonic-prost", "named by generated code"),
 ];

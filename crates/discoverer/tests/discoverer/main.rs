@@ -4,3 +4,4 @@
 mod cloud;
 mod dialling;
 mod poller;
+mod traces;

@@ -67,7 +67,8 @@ pub(crate) fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage<Kuryr>> {
 }
 
 fn encode_data(data: Data<Kuryr>) -> pb::Data {
-    let Data { seq, frame } = data;
+    // No change of this payload is traced.
+    let Data { seq, frame, trace: _ } = data;
     let frame = match frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(encode_snapshot_begin(&scope)),
         Frame::SnapshotChunk { pieces, digest, .. } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
@@ -99,5 +100,5 @@ fn parse_data(data: pb::Data) -> Parsed<Data<Kuryr>> {
             age: ChangeAge { waited: Duration::from_millis(oldest_age_ms.into()), caused: None },
         },
     };
-    Ok(Data { seq, frame })
+    Ok(Data { seq, frame, trace: None })
 }

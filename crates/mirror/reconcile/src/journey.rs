@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_session::{ChangeAge, Outcome, RejectReason};
+use gimbal_session::{ChangeAge, Outcome, RejectReason, TraceContext};
 
 /// A change of a Service that came and is not settled. If more changes of it come, it is the one that began first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Journey {
     pub arrived: Instant,
     /// When the first write for it was handed out; `None`: there was none.
     pub started: Option<Instant>,
+    /// The trace of the frame that it came in, if that is sampled.
+    pub trace: Option<TraceContext>,
 }
 
 /// What came of a change.
@@ -39,10 +41,22 @@ pub struct JourneyLegs {
     pub api_server: Option<Duration>,
 }
 
+impl JourneyEnd {
+    /// Returns its name in metrics and traces.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Rejected => "rejected",
+            Self::Held => "held",
+        }
+    }
+}
+
 impl Journey {
     /// A change comes.
-    pub(crate) fn begin(age: ChangeAge, now: Instant) -> Self {
-        Self { age, arrived: now, started: None }
+    pub(crate) fn begin(age: ChangeAge, trace: Option<TraceContext>, now: Instant) -> Self {
+        Self { age, arrived: now, started: None, trace }
     }
 
     /// Returns the one of two changes of the same Service that began first.
@@ -117,7 +131,7 @@ mod tests {
         let begun = Instant::now();
         let arrived = begun + 5 * SECOND;
         let age = ChangeAge { waited: 2 * SECOND, caused: Some(3 * SECOND) };
-        let mut journey = Journey::begin(age, arrived);
+        let mut journey = Journey::begin(age, None, arrived);
         journey.start(arrived + SECOND);
         journey.start(arrived + 9 * SECOND);
         let legs = journey.legs(arrived + 4 * SECOND);
@@ -131,7 +145,7 @@ mod tests {
     #[test]
     fn what_wrote_nothing_is_no_change_and_what_is_refused_is_apart() {
         let now = Instant::now();
-        let idle = Journey::begin(ChangeAge::default(), now);
+        let idle = Journey::begin(ChangeAge::default(), None, now);
         let mut written = idle;
         written.start(now);
         assert_eq!((idle.end(&Outcome::Applied), written.end(&Outcome::Applied)), (None, Some(JourneyEnd::Written)));
@@ -149,12 +163,13 @@ mod tests {
     #[test]
     fn of_two_changes_the_one_that_began_first_counts() {
         let now = Instant::now();
-        let late = Journey::begin(ChangeAge::default(), now);
-        let early = Journey::begin(ChangeAge { waited: 2 * SECOND, caused: None }, now + SECOND);
+        let late = Journey::begin(ChangeAge::default(), None, now);
+        let trace = TraceContext::new([1; 16], [2; 8]);
+        let early = Journey::begin(ChangeAge { waited: 2 * SECOND, caused: None }, trace, now + SECOND);
         assert_eq!(late.or_earlier(early), early);
         assert_eq!(early.or_earlier(late), early);
         // An agent may claim any age.
-        let forged = Journey::begin(ChangeAge { waited: Duration::MAX, caused: Some(Duration::MAX) }, now);
+        let forged = Journey::begin(ChangeAge { waited: Duration::MAX, caused: Some(Duration::MAX) }, None, now);
         assert_eq!(forged.legs(now).total(), Duration::MAX);
     }
 }

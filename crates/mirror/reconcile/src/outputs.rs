@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gimbal_guard::GuardEvent;
-use gimbal_model::{BackendName, TargetKey};
+use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_session::WriterMessage;
 
 use crate::{BackendState, Claim, Journey, JourneyEnd, Stage};
@@ -89,6 +89,8 @@ pub enum Output {
         end: JourneyEnd,
         /// How it came.
         journey: Journey,
+        /// Its Service, if the change is traced.
+        traced: Option<SourceKey>,
     },
 }
 

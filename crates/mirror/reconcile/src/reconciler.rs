@@ -247,7 +247,8 @@ impl Reconciler {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
             let journey = backend.end_journey(&claim.key);
             if let Some((journey, end)) = journey.and_then(|journey| Some((journey, journey.end(&outcome)?))) {
-                self.outputs.push(Output::Settled { backend: claim.backend.clone(), end, journey });
+                let traced = journey.trace.map(|_| claim.key.clone());
+                self.outputs.push(Output::Settled { backend: claim.backend.clone(), end, journey, traced });
             }
             backend.end_mut().settle(&claim.key, outcome);
         }

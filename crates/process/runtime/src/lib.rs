@@ -18,6 +18,7 @@ mod certificate;
 mod core_dumps;
 mod exit;
 mod flags;
+mod json_lines;
 mod listen;
 mod liveness;
 mod log_lines;

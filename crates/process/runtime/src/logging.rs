@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::Exit;
+use crate::json_lines::JsonLines;
 use crate::log_lines::LogLines;
 
 /// Overrides the level, in the syntax of `RUST_LOG`: `info,gimbal_transport=debug`.
@@ -45,7 +46,7 @@ pub fn init_logging(format: LogFormat, level: &str) -> Result<(), Exit> {
     let builder = builder.with_env_filter(filter).with_writer(OneLine { coloured, to: lines }).with_ansi(coloured);
     let started = match format {
         LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Json => builder.event_format(JsonLines).try_init(),
     };
     started.map_err(|error| Exit::Failure(format!("cannot start logging: {error}")))
 }
@@ -103,23 +104,36 @@ impl<W: Write> Write for OneLineWriter<W> {
     }
 }
 
-/// Returns the event with its control characters escaped, except for the newline at its end.
+/// Returns the event with everything escaped that ends or rewrites a line on a terminal, or changes the order in which it is
+/// read, except for the newline at its end. An escape reads the same in a line of text and in a string of JSON.
 fn one_line(event: &[u8], coloured: bool) -> Cow<'_, [u8]> {
-    const ESCAPE: u8 = 0x1b;
-    let (text, end) = match event.strip_suffix(b"\n") {
-        Some(text) => (text, b"\n".as_slice()),
-        None => (event, b"".as_slice()),
-    };
-    let odd = |byte: &u8| byte.is_ascii_control() && !(coloured && *byte == ESCAPE);
-    if !text.iter().any(odd) {
+    let text = event.strip_suffix(b"\n").unwrap_or(event);
+    if text.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(event);
     }
-    let mut line = Vec::with_capacity(event.len() + 16);
-    for byte in text {
-        if odd(byte) { line.extend(byte.escape_ascii()) } else { line.push(*byte) }
+    let odd = |c: char| is_odd(c) && !(coloured && c == '\u{1b}');
+    let text = String::from_utf8_lossy(text);
+    if !text.contains(odd) {
+        return Cow::Borrowed(event);
     }
-    line.extend_from_slice(end);
-    Cow::Owned(line)
+    let mut line = String::with_capacity(event.len() + 16);
+    for c in text.chars() {
+        match c {
+            '\n' | '\r' | '\t' => line.extend(c.escape_default()),
+            odd_one if odd(odd_one) => line.push_str(&format!("\\u{:04x}", u32::from(odd_one))),
+            plain => line.push(plain),
+        }
+    }
+    if event.ends_with(b"\n") {
+        line.push('\n');
+    }
+    Cow::Owned(line.into_bytes())
+}
+
+/// Whether a character is a control character, a separator of lines, or sets the direction of what follows.
+fn is_odd(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 fn filter(variable: Option<&str>, level: &str) -> Result<EnvFilter, Exit> {
@@ -131,38 +145,62 @@ fn filter(variable: Option<&str>, level: &str) -> Result<EnvFilter, Exit> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(crate) mod kept {
+    use std::sync::{Arc, Mutex};
+
+    use super::{Write, io};
 
     /// A writer that keeps what is logged.
     #[derive(Clone, Default)]
-    struct Kept(std::sync::Arc<std::sync::Mutex<Vec<u8>>>);
+    pub(crate) struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Kept {
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
 
     impl Write for Kept {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
         }
+
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kept::Kept;
+    use super::*;
+
+    /// Ends the line, clears it, and turns the direction in which it is read.
+    const FORGED: &str = "bye\n2026-01-01T00:00:00Z  INFO an admin decided\r\u{1b}[2K\u{7f}\u{85}\u{9b}2K\u{2028}\u{202e}\u{2066} \u{fc}";
 
     #[test]
     fn what_others_say_makes_no_line_of_its_own() {
-        let (kept, forged) = (Kept::default(), "bye\n2026-01-01T00:00:00Z  INFO an admin decided\r\u{1b}[2K\u{7f}");
-        let to = kept.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_writer(OneLine { coloured: false, to: move || to.clone() })
-            .with_ansi(false)
-            .finish();
-        tracing::subscriber::with_default(subscriber, || {
-            tracing::info!(quoted = forged, shown = %forged, "the agent says goodbye");
-        });
-        let log = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(log.lines().count(), 1, "{log}");
-        assert!(log.ends_with('\n') && !log.trim_end().contains(|c: char| c.is_ascii_control()), "{log:?}");
-        assert!(log.contains("bye\\n2026"), "{log}");
+        let (text, json) = (Kept::default(), Kept::default());
+        let builder = |kept: &Kept| {
+            let to = kept.clone();
+            tracing_subscriber::fmt().with_writer(OneLine { coloured: false, to: move || to.clone() }).with_ansi(false)
+        };
+        let log = || tracing::info!(quoted = FORGED, shown = %FORGED, "the agent says goodbye");
+        tracing::subscriber::with_default(builder(&text).finish(), log);
+        tracing::subscriber::with_default(builder(&json).event_format(JsonLines).finish(), log);
+        for line in [text.text(), json.text()] {
+            assert_eq!(line.lines().count(), 1, "{line}");
+            assert!(line.ends_with('\n') && !line.trim_end().contains(is_odd), "{line:?}");
+            assert!(line.contains("bye\\n2026"), "{line}");
+        }
+        let line: serde_json::Value = serde_json::from_str(&json.text()).unwrap();
+        assert_eq!(
+            (&line["quoted"], &line["shown"]),
+            (&FORGED.into(), &FORGED.into()),
+            "a machine reads what was said"
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -89,6 +90,18 @@ where
 }
 
 impl TableMetric for Histogram {
+    type Handle = Self;
+    const KIND: &str = "histogram";
+
+    fn handle(&self) -> Self {
+        self.clone()
+    }
+}
+
+impl<S> TableMetric for HistogramWithExemplars<S>
+where
+    Self: EncodeMetric + Clone + Debug + Send + Sync + 'static,
+{
     type Handle = Self;
     const KIND: &str = "histogram";
 

@@ -15,6 +15,7 @@ mod service;
 mod since;
 mod size;
 mod split;
+mod trace;
 mod unknown;
 mod waiting;
 mod window;
@@ -29,6 +30,7 @@ pub use payload::{Content, Entry, KeptEntry, Key, Never, Payload, Reason, Stored
 pub use service::{LastGroups, RejectReason, Services, service_len};
 pub use since::{ChangeAge, ChangeSince};
 pub use size::estimated_len;
+pub use trace::TraceContext;
 pub use unknown::UnknownScopes;
 pub use writer::{Outcome, ReportError, TooLarge, WriterEnd, WriterLimits, WriterOutput};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gimbal_model::Digest;
 
-use crate::{ChangeAge, Payload, Services};
+use crate::{ChangeAge, Payload, Services, TraceContext};
 
 /// A message from the agent to the writer.
 #[derive(Debug, Clone, PartialEq)]
@@ -185,6 +185,8 @@ pub struct Data<P: Payload = Services> {
     pub seq: u64,
     /// The content.
     pub frame: Frame<P>,
+    /// The trace of its oldest change, if that is sampled. Whoever sends the frame sets it; nothing here depends on it.
+    pub trace: Option<TraceContext>,
 }
 
 /// A change of one entry.
@@ -243,6 +245,16 @@ impl<P: Payload> Frame<P> {
             Self::SnapshotBegin { .. } | Self::SnapshotEnd { .. } => None,
             Self::SnapshotChunk { age, .. } => *age,
             Self::Delta { age, .. } => Some(*age),
+        }
+    }
+
+    /// Returns the number of entries, or pieces of entries, that it carries.
+    #[must_use]
+    pub fn entries(&self) -> usize {
+        match self {
+            Self::SnapshotBegin { .. } | Self::SnapshotEnd { .. } => 0,
+            Self::SnapshotChunk { pieces, .. } => pieces.len(),
+            Self::Delta { changes, .. } => changes.len(),
         }
     }
 }

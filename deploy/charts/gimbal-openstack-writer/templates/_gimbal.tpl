@@ -205,6 +205,13 @@ securityContext:
     {{- include "gimbal.writerPorts" . | nindent 4 }}
 {{- end -}}
 
+{{- define "gimbal.collectorEgress" -}}
+# The collector of traces, at the port of its URL.
+- to:
+    {{- toYaml .Values.networkPolicy.collector | nindent 4 }}
+  ports: [{port: {{ regexFind "[0-9]+$" .Values.traces.endpoint }}}]
+{{- end -}}
+
 {{- define "gimbal.podDisruptionBudget" -}}
 {{- if gt (int .Values.replicas) 1 -}}
 apiVersion: policy/v1

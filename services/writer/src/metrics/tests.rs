@@ -109,7 +109,7 @@ fn nobody_waits_for_a_backend_that_is_not_configured() {
     // A backend that is no longer known, as after its decommission, has no series at all.
     writer.metrics.broke("gone");
     writer.metrics.dismissed("gone", GoodbyeReason::Shutdown);
-    writer.metrics.settled("gone", JourneyEnd::Written, &legs());
+    writer.metrics.settled("gone", JourneyEnd::Written, &legs(), None);
     writer.metrics.lost("gone", gimbal_reconcile::Stage::NotReady);
     assert_eq!(writer.samples("backend=\"gone\""), Vec::<String>::new());
 }
@@ -166,7 +166,7 @@ fn legs() -> JourneyLegs {
 fn each_leg_of_a_change_is_shown_and_what_is_refused_is_apart() {
     let mut writer = Writer::with(&["node02"]);
     writer.state.lead(Some(1));
-    writer.metrics.settled("node02", JourneyEnd::Written, &legs());
+    writer.metrics.settled("node02", JourneyEnd::Written, &legs(), None);
     let sum = |leg: &str, outcome: &str, seconds: &str| {
         let labels = format!("backend=\"node02\",leg=\"{leg}\",outcome=\"{outcome}\"");
         format!("gimbal_propagation_seconds_sum{{{labels}}} {seconds}")
@@ -186,14 +186,31 @@ fn each_leg_of_a_change_is_shown_and_what_is_refused_is_apart() {
     assert_eq!(shown(), expected);
     // Where the source does not say when it began, and nothing was written, there are no such legs.
     let held = JourneyLegs { source: None, api_server: None, ..legs() };
-    writer.metrics.settled("node02", JourneyEnd::Held, &held);
+    writer.metrics.settled("node02", JourneyEnd::Held, &held, None);
     expected.extend([sum("agent", "held", "0.25"), sum("queue", "held", "0.5"), sum("total", "held", "0.75")]);
     expected.sort();
     assert_eq!(shown(), expected);
     let accepted = "gimbal_writer_propagation_seconds_sum{backend=\"node02\"} 0.875";
     assert_eq!(writer.samples("gimbal_writer_propagation_seconds_sum"), [accepted]);
-    writer.metrics.settled("node02", JourneyEnd::Rejected, &held);
+    writer.metrics.settled("node02", JourneyEnd::Rejected, &held, None);
     assert_eq!(shown().len(), expected.len() + 3);
+}
+
+#[test]
+fn a_traced_change_is_an_example_of_its_buckets() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    writer.metrics.settled("node02", JourneyEnd::Written, &legs(), trace);
+    writer.metrics.settled("node02", JourneyEnd::Written, &legs(), None);
+    let buckets = writer.samples("gimbal_propagation_seconds_bucket");
+    let examples: Vec<&String> = buckets.iter().filter(|line| line.contains(" # ")).collect();
+    assert_eq!(examples.len(), 5, "one for each leg: {buckets:?}");
+    let of_queue = examples.iter().find(|line| line.contains("leg=\"queue\"")).unwrap();
+    let (_, example) = of_queue.split_once(" # ").unwrap();
+    let example: Vec<&str> = example.split(' ').collect();
+    assert_eq!(example[..2], ["{trace_id=\"0af7651916cd43dd8448eb211c80319c\"}", "0.5"]);
+    assert!(example[2].parse::<f64>().unwrap() > 1e9, "when it was: {example:?}");
 }
 
 #[test]
@@ -206,7 +223,7 @@ fn names_labels_and_types_stay_as_they_are() {
     writer.state.configure([(name("node02"), policy)].into(), writer.now);
     let metrics = &writer.metrics;
     metrics.written("create", "Service", "ok", Duration::from_millis(1));
-    metrics.settled("node02", JourneyEnd::Written, &legs());
+    metrics.settled("node02", JourneyEnd::Written, &legs(), None);
     metrics.watch_failed("services", "timeout");
     metrics.led_by("one");
     metrics.lease_called("renew", "ok");
@@ -232,7 +249,9 @@ fn names_labels_and_types_stay_as_they_are() {
     let key = Some(SourceKey::new("team1", "web"));
     let unreadable = Unreadable { key, reason: "no ports".into(), more: false };
     let frame = Frame::Delta { changes: vec![Err(unreadable)], age: ChangeAge::default() };
-    for message in [AgentMessage::Heartbeat { sources, backlog: 0 }, AgentMessage::Data(Data { seq: 1, frame })] {
+    for message in
+        [AgentMessage::Heartbeat { sources, backlog: 0 }, AgentMessage::Data(Data { seq: 1, frame, trace: None })]
+    {
         writer.state.receive(&name("node02"), generation, message, writer.now);
     }
     writer.samples("");

@@ -7,8 +7,11 @@ use gimbal_kubernetes_objects::{Meta, Namespace};
 use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_reconcile::{Policy, Settings, Watched};
 use gimbal_runtime::Liveness;
-use gimbal_session::{AgentConfig, AgentEnd, AgentVerdict, Credit, Hello, PROTOCOL, WriterLimits};
-use gimbal_testkit::CapturedLog;
+use gimbal_session::{
+    AgentConfig, AgentEnd, AgentVerdict, ChangeAge, Credit, Hello, PROTOCOL, Piece, PieceChange, WriterLimits,
+};
+use gimbal_testkit::{CapturedLog, OtlpReceiver};
+use gimbal_traces::OtlpArgs;
 use prometheus_client::registry::Registry;
 use tokio::sync::oneshot;
 
@@ -56,7 +59,18 @@ fn owner() -> (StateOwner, watch::Sender<Leadership>) {
     let jobs = JobsInFlight::new(writes, WriteLimiter::new(&settings), metrics.clone());
     let (keeper, _) = StateKeeper::new(cluster, "default", leadership.clone());
     let (able, health) = (watch::channel(true).0, Liveness::new(SECOND));
-    let parts = StateOwnerParts { state, events, relist, leadership, able, jobs, keeper, metrics, health };
+    let parts = StateOwnerParts {
+        state,
+        events,
+        relist,
+        leadership,
+        able,
+        jobs,
+        keeper,
+        metrics,
+        traces: Traces::default(),
+        health,
+    };
     (StateOwner::new(parts).0, lead)
 }
 
@@ -118,7 +132,8 @@ async fn a_lease_that_is_late_for_long_costs_the_streams_until_it_is_renewed() {
 }
 
 /// Shows a Gimbal cluster with the namespace "ns", and a backend whose source has `services` Services in `namespace`.
-fn fill(owner: &mut StateOwner, namespace: &str, services: u16) {
+/// Returns the generation of its stream, on which two frames came if there are none.
+fn fill(owner: &mut StateOwner, namespace: &str, services: u16) -> u64 {
     let (state, now) = (&mut owner.parts.state, Instant::now());
     for kind in Watched::ALL {
         state.list_begin(kind);
@@ -158,6 +173,40 @@ fn fill(owner: &mut StateOwner, namespace: &str, services: u16) {
         }
     }
     assert_eq!(state.pending(), usize::from(services));
+    generation
+}
+
+#[tokio::test]
+async fn the_trace_of_a_change_goes_on_until_it_is_settled() {
+    let receiver = OtlpReceiver::start().await.unwrap();
+    let (mut owner, lead) = owner();
+    let otlp = OtlpArgs { otlp_endpoint: Some(receiver.url.clone()) };
+    owner.parts.traces = Traces::follow(&otlp, ("gimbal-writer", "1")).unwrap();
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    let generation = fill(&mut owner, "missing", 0);
+    let change = |name: &str| {
+        let key = SourceKey::new("missing", name);
+        Ok(PieceChange::Replace(Piece { key, header: Some(Arc::default()), parts: Vec::new(), more: false }))
+    };
+    let trace = TraceContext::parse("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    for (seq, name, trace) in [(3, "traced", trace), (4, "not", None)] {
+        let frame = Frame::Delta { changes: vec![change(name)], age: ChangeAge::default() };
+        let message = AgentMessage::Data(Data { seq, frame, trace });
+        owner.parts.state.receive(&self::name(), generation, message, Instant::now());
+    }
+    owner.start();
+    owner.parts.traces.clone().end().await;
+    let spans = receiver.spans();
+    let names: Vec<&str> = spans.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(names, ["queue", "settle"], "{spans:?}");
+    let settle = &spans[1];
+    assert_eq!((&*settle.trace, &*settle.parent), ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"));
+    for (key, value) in
+        [("backend", "node02"), ("namespace", "missing"), ("service", "traced"), ("outcome", "rejected")]
+    {
+        assert_eq!(settle.attributes[&format!("gimbal.{key}")], value);
+    }
 }
 
 /// There is room for one write at a time, and always a job of another backend that could take it.
@@ -191,8 +240,11 @@ async fn namespaces_and_jobs_take_turns() {
 
 /// More rejects than the queue of a stream holds, for an agent that reads a few messages at a time.
 #[tokio::test]
-async fn any_number_of_rejects_keeps_the_stream() {
+async fn any_number_of_rejects_keeps_the_stream_and_leaves_the_log_short() {
     const REJECTS: u16 = 10_000;
+    let log = CapturedLog::default();
+    let subscriber = tracing_subscriber::fmt().with_writer(log.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
     let (mut owner, lead) = owner();
     lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
     owner.lead(Some(1));
@@ -213,6 +265,10 @@ async fn any_number_of_rejects_keeps_the_stream() {
     }
     assert_eq!((heard, hear(&mut agent)), (usize::from(REJECTS), (vec![], true)));
     assert!(most < STREAM_QUEUE, "{most} were pending");
+    let lines = log.text().lines().filter(|line| line.contains("rejected")).count();
+    // A minute more may begin meanwhile.
+    let few = crate::reject_lines::A_MINUTE as usize;
+    assert!((few..=2 * few).contains(&lines), "{lines}");
 }
 
 /// An agent that reads slowly has a few hundred older rejects before it, and not all of them.

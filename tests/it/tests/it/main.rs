@@ -67,5 +67,6 @@ mod rehearsal;
 mod restored;
 mod source;
 mod status_page;
+mod traces;
 mod two_writers;
 mod upgrades;

@@ -7,6 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context as _;
 
+/// Programs that send traces if they are built for it, as those that are released.
+const TRACED: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbal-openstack-discoverer"];
+
 /// Returns the path of a binary of this workspace, which has the name of its package.
 ///
 /// It is taken from `GIMBAL_BIN_DIR`, if that is set. Otherwise it is built, once in each process, in the profile of
@@ -42,12 +45,15 @@ fn build(name: &str) -> anyhow::Result<PathBuf> {
         None => anyhow::bail!("{} names no profile", dir.display()),
     };
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+    let mut command = Command::new(cargo);
+    command.current_dir(env!("CARGO_MANIFEST_DIR"));
+    command
         .args(["build", "--quiet", "--package", name, "--bin", name, "--profile", profile, "--target-dir"])
-        .arg(target)
-        .status()
-        .context("cannot run cargo")?;
+        .arg(target);
+    if TRACED.contains(&name) {
+        command.args(["--features", "otlp"]);
+    }
+    let status = command.status().context("cannot run cargo")?;
     anyhow::ensure!(status.success(), "cargo could not build {name}");
     Ok(dir.join(name))
 }

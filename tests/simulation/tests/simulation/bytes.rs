@@ -64,7 +64,7 @@ fn what_is_written() {
 
 #[test]
 fn what_travels() {
-    let data = |frame| on_the_wire(AgentMessage::Data(Data { seq: 1000, frame }));
+    let data = |frame| on_the_wire(AgentMessage::Data(Data { seq: 1000, frame, trace: None }));
     let not_ready = Endpoint { conditions: Conditions::NOT_READY, ..endpoint(0) };
     let change = PieceChange::Update {
         key: key(),

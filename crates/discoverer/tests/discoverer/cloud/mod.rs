@@ -10,7 +10,7 @@ use std::time::Instant;
 use clap::Parser;
 use gimbal_discoverer::{
     AgentArgs, Changed, Coverage, EventEffect, KindFailure, KindHealth, Program, Setup, Source, SourceMetrics,
-    SourceStatus,
+    SourceStatus, TraceArgs,
 };
 use gimbal_model::{Endpoint, Header, PortSet, Service, SourceKey};
 use gimbal_session::{Freshness, Reject, Scope};
@@ -186,6 +186,8 @@ impl Source for Cloud {
 struct Args {
     #[command(flatten)]
     agent: AgentArgs,
+    #[command(flatten)]
+    traces: TraceArgs,
 }
 
 /// A running discoverer of the scripted cloud, in this process.
@@ -206,9 +208,10 @@ impl Deref for Running {
 impl Running {
     pub async fn start(more: &[&str]) -> Self {
         let fixed = ["x", "--backend-name", "osp1"];
-        let args = Args::try_parse_from(fixed.iter().chain(&PORTS).chain(more)).unwrap().agent;
+        let args = Args::try_parse_from(fixed.iter().chain(&PORTS).chain(more)).unwrap();
         let program = Program { name: "gimbal-scripted-discoverer", version: "1.2.3" };
-        let mut setup = Setup::new(args, program).unwrap();
+        let mut setup = Setup::new(args.agent, program).unwrap();
+        setup.trace(args.traces);
         let polls = Counter::default();
         setup.registry().register("gimbal_discoverer_polls", "Polls that ended", polls.clone());
         let (sender, events) = mpsc::channel(1);

@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_session::{
-    AgentMessage, ChangeAge, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage,
-    WriterOutput,
+    AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
 
 use crate::{Claim, Journey, Output, Reconciler, Urgency};
@@ -129,23 +128,23 @@ impl Reconciler {
             AgentMessage::Data(Data { frame: Frame::Delta { .. }, .. }) => Urgency::Fresh,
             _ => Urgency::Bulk,
         };
-        let age = match &message {
-            AgentMessage::Data(data) => data.frame.age(),
+        let measured = match &message {
+            AgentMessage::Data(data) => data.frame.age().map(|age| Journey::begin(age, data.trace, now)),
             _ => None,
         };
         let outputs = backend.end_mut().receive(message, now);
-        if let Some(age) = age {
-            self.begin_journeys(name, &outputs, age, now);
+        if let Some(journey) = measured {
+            self.begin_journeys(name, &outputs, journey);
         }
         self.carry_out(name, outputs, urgency, now);
     }
 
-    /// Measures the changes of a frame from its age on.
-    fn begin_journeys(&mut self, name: &BackendName, outputs: &[WriterOutput], age: ChangeAge, now: Instant) {
+    /// Measures each change of a frame from the age of the oldest on.
+    fn begin_journeys(&mut self, name: &BackendName, outputs: &[WriterOutput], journey: Journey) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         for output in outputs {
             if let WriterOutput::Changed(key) | WriterOutput::Removed(key) = output {
-                backend.begin_journey(key, Journey::begin(age, now));
+                backend.begin_journey(key, journey);
             }
         }
     }

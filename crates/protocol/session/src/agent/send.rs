@@ -301,5 +301,5 @@ fn change_from<P: Payload>(
 fn frame<P: Payload>(stream: &mut Stream<P>, room: FrameRoom<P::Key>, frame: Frame<P>) -> AgentMessage<P> {
     stream.seq += 1;
     stream.window.sent(stream.seq, room);
-    AgentMessage::Data(Data { seq: stream.seq, frame })
+    AgentMessage::Data(Data { seq: stream.seq, frame, trace: None })
 }

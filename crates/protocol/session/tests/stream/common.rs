@@ -168,7 +168,7 @@ pub fn piece(name: &str, service: &Service) -> Piece {
 }
 
 pub fn data(seq: u64, frame: Frame) -> AgentMessage {
-    AgentMessage::Data(Data { seq, frame })
+    AgentMessage::Data(Data { seq, frame, trace: None })
 }
 
 pub fn begin(seq: u64, scope: Scope) -> AgentMessage {

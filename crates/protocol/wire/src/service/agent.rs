@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_session::{AgentMessage, ChangeAge, Data, Frame};
+use gimbal_session::{AgentMessage, ChangeAge, Data, Frame, TraceContext};
 
 use super::encode;
 use super::entry;
@@ -66,7 +66,7 @@ fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage> {
 }
 
 fn encode_data(data: Data) -> pb::Data {
-    let Data { seq, frame } = data;
+    let Data { seq, frame, trace } = data;
     let frame = match frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(encode_snapshot_begin(&scope)),
         Frame::SnapshotChunk { pieces, digest, age } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
@@ -82,12 +82,12 @@ fn encode_data(data: Data) -> pb::Data {
             source_delay_ms: age.caused.map(|caused| millis(caused, u32::MAX)),
         }),
     };
-    pb::Data { seq, frame: Some(frame) }
+    pb::Data { seq, frame: Some(frame), traceparent: trace.map(|trace| trace.to_string()) }
 }
 
 fn parse_data(data: pb::Data) -> Parsed<Data> {
     let mut intern = Interner::default();
-    let pb::Data { seq, frame } = data;
+    let pb::Data { seq, frame, traceparent } = data;
     let frame = match frame.ok_or(WireError::Missing("content of a data frame"))? {
         PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse_snapshot_begin(begin)? },
         PbFrame::SnapshotChunk(chunk) => Frame::SnapshotChunk {
@@ -101,7 +101,9 @@ fn parse_data(data: pb::Data) -> Parsed<Data> {
             age: age(oldest_age_ms, source_delay_ms),
         },
     };
-    Ok(Data { seq, frame })
+    // One that cannot be read counts as unset: it says nothing about the changes.
+    let trace = traceparent.as_deref().and_then(TraceContext::parse);
+    Ok(Data { seq, frame, trace })
 }
 
 fn age(waited_ms: u32, caused_ms: Option<u32>) -> ChangeAge {

@@ -11,7 +11,7 @@ use gimbal_model::{
 };
 use gimbal_session::{
     AgentMessage, ChangeAge, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
-    Reject, RejectReason, Scope, Summary, Welcome, WriterMessage, estimated_len,
+    Reject, RejectReason, Scope, Summary, TraceContext, Welcome, WriterMessage, estimated_len,
 };
 use gimbal_wire::{agent_message, encoded_len, pb, writer_message};
 use proptest::collection::{btree_map, vec};
@@ -125,6 +125,11 @@ fn age() -> impl Strategy<Value = ChangeAge> {
     (time(), option::of(time())).prop_map(|(waited, caused)| ChangeAge { waited, caused })
 }
 
+/// Returns a context, or none where a number is 0.
+fn trace() -> impl Strategy<Value = Option<TraceContext>> {
+    any::<([u8; 16], [u8; 8])>().prop_map(|(trace_id, span_id)| TraceContext::new(trace_id, span_id))
+}
+
 fn goodbye() -> impl Strategy<Value = Goodbye> {
     use GoodbyeReason as R;
     let reason = prop::sample::select(vec![
@@ -151,7 +156,7 @@ fn agent() -> impl Strategy<Value = AgentMessage> {
     let source = ("[a-z]{0,20}", option::of(millis(u64::MAX))).prop_map(|(kind, age)| Freshness { kind, age });
     prop_oneof![
         1 => hello.prop_map(AgentMessage::Hello),
-        4 => (any::<u64>(), frame()).prop_map(|(seq, frame)| AgentMessage::Data(Data { seq, frame })),
+        4 => (any::<u64>(), frame(), trace()).prop_map(|(seq, frame, trace)| AgentMessage::Data(Data { seq, frame, trace })),
         1 => (vec(source, 0..4), any::<u64>()).prop_map(|(sources, backlog)| AgentMessage::Heartbeat { sources, backlog }),
         1 => (scope(), ".{0,20}").prop_map(|(scope, reason)| AgentMessage::ScopeUnknown { scope, reason }),
         1 => goodbye().prop_map(AgentMessage::Goodbye),
@@ -274,6 +279,7 @@ fn equal_headers_are_equal_bytes() {
         AgentMessage::Data(Data {
             seq: 1,
             frame: Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None, age: None },
+            trace: None,
         })
     };
     assert_eq!(pb::SyncRequest::from(message()).encode_to_vec(), pb::SyncRequest::from(message()).encode_to_vec());

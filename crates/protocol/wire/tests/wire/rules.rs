@@ -31,7 +31,7 @@ fn good() -> pb::ServicePiece {
 }
 
 fn request(frame: pb::data::Frame) -> pb::SyncRequest {
-    pb::SyncRequest { message: Some(Message::Data(pb::Data { seq: 1, frame: Some(frame) })) }
+    pb::SyncRequest { message: Some(Message::Data(pb::Data { seq: 1, frame: Some(frame), traceparent: None })) }
 }
 
 /// Sends a chunk with a valid piece, a modified one and another valid one. Returns the error of the modified one.
@@ -222,7 +222,7 @@ fn a_bad_change_is_alone_with_its_trouble() {
 fn a_message_that_is_wrong_as_a_whole_is_unreadable() {
     let hello = |hello| Some(Message::Hello(hello));
     let digest = Some(pb::Summary { count: 1, digest: vec![0; 15] });
-    let data = |frame| Some(Message::Data(pb::Data { seq: 1, frame }));
+    let data = |frame| Some(Message::Data(pb::Data { seq: 1, frame, traceparent: None }));
     let begin = |scope| data(Some(pb::data::Frame::SnapshotBegin(pb::SnapshotBegin { scope })));
     for (message, reason) in [
         (None, "cannot be decoded"),
@@ -266,7 +266,7 @@ fn a_writer_that_breaks_a_rule_is_told_apart() {
 #[test]
 fn a_scope_of_nothing_never_becomes_a_scope_of_everything() {
     let nothing = Frame::SnapshotBegin { scope: Scope::Namespaces(Vec::new()) };
-    let message = agent_message(AgentMessage::Data(Data { seq: 1, frame: nothing }).into());
+    let message = agent_message(AgentMessage::Data(Data { seq: 1, frame: nothing, trace: None }).into());
     assert!(matches!(message, AgentMessage::Unreadable { .. }), "{message:?}");
 }
 
@@ -328,4 +328,21 @@ fn the_descriptors_are_complete() {
     let set = <prost_types::FileDescriptorSet as prost::Message>::decode(gimbal_wire::FILE_DESCRIPTOR_SET).unwrap();
     let services: Vec<_> = set.file.iter().flat_map(|file| &file.service).map(|service| service.name()).collect();
     assert_eq!(services, ["DiscoveryService", "InspectionService", "AdminService"]);
+}
+
+#[test]
+fn a_trace_that_cannot_be_read_spoils_nothing() {
+    let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let of = |traceparent: Option<&str>| {
+        let frame = Some(pb::data::Frame::SnapshotBegin(pb::SnapshotBegin { scope: Some(pb::Scope::default()) }));
+        let data = pb::Data { seq: 1, frame, traceparent: traceparent.map(str::to_owned) };
+        let message = agent_message(pb::SyncRequest { message: Some(Message::Data(data)) });
+        let AgentMessage::Data(data) = message else { panic!("{message:?}") };
+        data.trace.map(|trace| trace.to_string())
+    };
+    assert_eq!(of(Some(text)).as_deref(), Some(text));
+    let not_sampled = text.replace("-01", "-00");
+    for traceparent in [None, Some(""), Some("x"), Some(&*not_sampled), Some(&*"x".repeat(1 << 20))] {
+        assert_eq!(of(traceparent), None);
+    }
 }

@@ -149,7 +149,12 @@ fn nothing_is_an_orphan_while_an_entry_cannot_be_read() {
     let seq = 4;
     let broken = Unreadable { key: Some(key("b")), reason: "new".to_owned(), more: false };
     let frame = Frame::Delta { changes: vec![Err(broken)], age: ChangeAge::default() };
-    writer.all.receive(&"prod1".into(), writer.generation, AgentMessage::Data(Data { seq, frame }), writer.now);
+    writer.all.receive(
+        &"prod1".into(),
+        writer.generation,
+        AgentMessage::Data(Data { seq, frame, trace: None }),
+        writer.now,
+    );
     assert!(writer.state().end.is_unreadable(&key("b")) && !writer.state().is_complete());
 }
 

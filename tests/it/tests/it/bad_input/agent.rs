@@ -122,7 +122,7 @@ impl Agent {
 
     pub async fn frame(&mut self, frame: Frame) {
         self.seq += 1;
-        self.say(AgentMessage::Data(Data { seq: self.seq, frame })).await;
+        self.say(AgentMessage::Data(Data { seq: self.seq, frame, trace: None })).await;
     }
 
     pub async fn delta(&mut self, changes: Vec<PieceChange>) {

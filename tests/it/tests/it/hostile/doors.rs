@@ -71,7 +71,7 @@ async fn however_many_doors_it_holds_others_come_in() {
         for round in 1..=7 {
             let change = |n| Ok(replace(&key("kube-system", &format!("{long}{round}-{n}")), &[]));
             let frame = Frame::Delta { changes: (0..1000).map(change).collect(), age: ChangeAge::default() };
-            let data = AgentMessage::Data(Data { seq: round, frame });
+            let data = AgentMessage::Data(Data { seq: round, frame, trace: None });
             if deaf.sender.send(SyncRequest::from(data).encode_to_vec()).await.is_err() {
                 break;
             }

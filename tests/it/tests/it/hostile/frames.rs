@@ -76,14 +76,16 @@ async fn no_frame_costs_more_than_its_own_stream() {
     let again = vec![Ok(replace(&kept, &["10.6.6.6"]))];
     agent.delta(vec![replace(&kept, &["10.1.0.1"])]).await;
     let first = Frame::Delta { changes: again, age: ChangeAge { waited: Duration::MAX, caused: None } };
-    agent.say(AgentMessage::Data(Data { seq: 1, frame: first.clone() })).await;
-    agent.say(AgentMessage::Data(Data { seq: 0, frame: first })).await;
+    agent.say(AgentMessage::Data(Data { seq: 1, frame: first.clone(), trace: None })).await;
+    agent.say(AgentMessage::Data(Data { seq: 0, frame: first, trace: None })).await;
     agent.seq += 1000;
     agent.delta(vec![PieceChange::Remove(kept.clone())]).await;
     agent.asked_again("was expected and").await;
     agent.seq = u64::MAX - 1;
     agent.delta(vec![PieceChange::Remove(kept.clone())]).await;
-    agent.say(AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotBegin { scope: Scope::All } })).await;
+    agent
+        .say(AgentMessage::Data(Data { seq: 1, frame: Frame::SnapshotBegin { scope: Scope::All }, trace: None }))
+        .await;
     agent.dismissed(GoodbyeReason::ProtocolError).await;
     mirror.expect_unchanged(&siege.scene.gimbal, Duration::from_millis(1)).await.unwrap();
     siege.unharmed().await;

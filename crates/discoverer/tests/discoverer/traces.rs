@@ -1,0 +1,41 @@
+//! Traces of changes, as a writer and a collector get them.
+
+use crate::cloud::{Poll, Running};
+use gimbal_testkit::OtlpReceiver;
+use gimbal_testkit::scripted_writer::ScriptedWriter;
+
+/// Offers a Service, and changes it. Returns what the writer got beside the change.
+async fn change(flags: &[&str]) -> Vec<String> {
+    let writer = ScriptedWriter::start().await;
+    let cloud = Running::start(&[&["--writer", &writer.url], flags].concat()).await;
+    cloud.poll(Poll::of(&["a/web 10.0.0.1"])).await;
+    writer.until_held(&["a/web 10.0.0.1"]).await;
+    assert_eq!(writer.traces(), [], "what was there is no change");
+    cloud.poll(Poll::of(&["a/web 10.0.0.2"])).await;
+    writer.until_held(&["a/web 10.0.0.2"]).await;
+    let traces = writer.traces().iter().map(ToString::to_string).collect();
+    cloud.stop().await;
+    traces
+}
+
+#[tokio::test]
+async fn a_sampled_change_travels_with_its_trace() {
+    let receiver = OtlpReceiver::start().await.unwrap();
+    let traces = change(&["--otlp-endpoint", &receiver.url, "--trace-ratio", "1"]).await;
+    let spans = receiver.spans();
+    let begun = spans.iter().find(|span| span.name == "change").unwrap();
+    assert_eq!(traces, [format!("00-{}-{}-01", begun.trace, begun.id)]);
+    assert_eq!(begun.program, "gimbal-scripted-discoverer");
+    assert_eq!((&*begun.attributes["gimbal.backend"], &*begun.attributes["gimbal.changes"]), ("osp1", "1"));
+    let leg = spans.iter().find(|span| span.name == "agent").unwrap();
+    assert_eq!((&leg.trace, &leg.parent), (&begun.trace, &begun.id));
+}
+
+#[tokio::test]
+async fn without_a_collector_or_a_share_a_change_has_no_trace() {
+    let receiver = OtlpReceiver::start().await.unwrap();
+    for flags in [&["--trace-ratio", "1"][..], &["--otlp-endpoint", &receiver.url, "--trace-ratio", "0"]] {
+        assert_eq!(change(flags).await, [""; 0], "{flags:?}");
+    }
+    assert_eq!(receiver.spans(), []);
+}
