@@ -129,6 +129,12 @@ async fn who_goes_with_the_definition_stays_and_without_it_no_writer_starts() {
     api.patch(&format!("{BACKENDS}/node02"), &json!({"metadata": {"finalizers": null}})).await.unwrap();
     expect_log(&writer.process, &["Backend node02: it is gone, and was not deleted"]).await.unwrap();
     expect_metric(writer.admin_port, "gimbal_writer_backend_objects", "kept", 1.0).await.unwrap();
+    eventually("the definition is gone", SOON, async || {
+        anyhow::ensure!(api.get(DEFINITION).await.is_err_and(|error| error.code == 404), "it is there");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
     scene.put(&slice_of("team1", "web", "v4", 7, 4)).await.unwrap();
     Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 4).await.unwrap();
 
