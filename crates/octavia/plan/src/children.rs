@@ -243,13 +243,10 @@ impl Actor {
         target: &WantedBalancer<'_>,
         now: Duration,
     ) -> Option<BalancerStep> {
-        // One that cannot be removed is in the way of no other.
-        let may_go = |id: &str, tags: &[String]| self.part_may_go(id, tags) && self.may_remove(id, now);
-        let is_kept = |one: &SeenListener| kept.contains(one.id.as_str());
-        let listener = balancer.listeners.iter().find(|one| !is_kept(one) && may_go(&one.id, &one.tags));
-        if let Some(listener) = listener {
-            return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
+        if let Some(step) = self.surplus_listener(balancer, |one| kept.contains(one.id.as_str()), now) {
+            return Some(step);
         }
+        let may_go = |id: &str, tags: &[String]| self.part_may_go(id, tags) && self.may_remove(id, now);
         // Those of a router have their own order.
         let ours = balancer.listeners.iter().filter(|one| !target.is_router() && self.mark.is_on(&one.tags));
         if let Some(policy) = ours.flat_map(|one| &one.policies).find(|one| may_go(&one.id, &one.tags)) {
@@ -263,6 +260,18 @@ impl Actor {
             !pools.is_used(id) && !needed.contains(id) && may_go(id, &pool.tags)
         })?;
         Some(BalancerStep::Change(CloudChange::DeletePool { id: pool.id.clone() }))
+    }
+
+    /// Removes a listener that is not kept. One that cannot be removed is in the way of no other.
+    pub(crate) fn surplus_listener(
+        &self,
+        balancer: &SeenBalancer,
+        is_kept: impl Fn(&SeenListener) -> bool,
+        now: Duration,
+    ) -> Option<BalancerStep> {
+        let may_go = |one: &SeenListener| self.part_may_go(&one.id, &one.tags) && self.may_remove(&one.id, now);
+        let listener = balancer.listeners.iter().find(|one| !is_kept(one) && may_go(one))?;
+        Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }))
     }
 
     pub(crate) fn part_may_go(&self, id: &str, tags: &[String]) -> bool {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use gimbal_kuryr_model::PoolId;
 
 use crate::actor::Actor;
-use crate::change::CloudChange;
 use crate::children::{is_at, members_first};
 use crate::make::{delete_balancer, wait};
 use crate::mark::tag_of_pool;
@@ -128,9 +127,8 @@ impl Actor {
             return Some(step);
         }
         let is_wanted = |one: &SeenListener| listeners.iter().any(|id| is_at(one, *id));
-        let may_go = |one: &SeenListener| self.part_may_go(&one.id, &one.tags) && self.may_remove(&one.id, now);
-        if let Some(listener) = current.listeners.iter().find(|one| !is_wanted(one) && may_go(one)) {
-            return Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }));
+        if let Some(step) = self.surplus_listener(current, is_wanted, now) {
+            return Some(step);
         }
         let ids = target.pool_ids(&listeners);
         let steps = ids.iter().filter_map(|id| {

@@ -57,10 +57,7 @@ impl Mark {
         let Self { cluster_uid, cluster, owner } = self;
         let mut name = format!("{OURS}/{cluster}/{cluster_uid}/{owner}/{hash}/{secret}");
         if name.len() > LONGEST {
-            let mut hash = String::with_capacity(2 * HASHED);
-            for byte in Sha256::digest(secret).iter().take(HASHED) {
-                hash.push_str(&format!("{byte:02x}"));
-            }
+            let hash: String = Sha256::digest(secret).iter().take(HASHED).map(|byte| format!("{byte:02x}")).collect();
             name.truncate(name.floor_char_boundary(LONGEST - hash.len() - 1));
             name.push(CUT);
             name.push_str(&hash);

@@ -57,7 +57,7 @@ pub(crate) fn resolve(
         return (by_number(), Some(IngressProblem::NoService { service: key.clone() }));
     };
     let service = service.service();
-    if service.spec.type_.as_deref() == Some("ExternalName") {
+    if is_external_name(&service) {
         return (by_number(), Some(IngressProblem::ExternalName { service: key.clone() }));
     }
     match find(&service, &named.port).and_then(|port| u16::try_from(port.port).ok()) {
@@ -83,6 +83,11 @@ fn find<'a>(service: &'a BalancedService, port: &ServiceBackendPort) -> Option<&
 /// The port of a Service that a pool is of.
 pub(crate) fn port_of(service: &BalancedService, number: u16) -> Option<&BalancedPort> {
     service.spec.ports.iter().filter(|one| is_tcp(one)).find(|one| one.port == i32::from(number))
+}
+
+/// Whether a Service has no endpoints by its type, whatever slices it has.
+pub(crate) fn is_external_name(service: &BalancedService) -> bool {
+    service.spec.type_.as_deref() == Some("ExternalName")
 }
 
 fn is_tcp(port: &BalancedPort) -> bool {

@@ -9,7 +9,7 @@ use gimbal_kuryr_model::{MemberMode, Text};
 use gimbal_model::{Family, SourceKey};
 
 use super::IngressProblem;
-use super::backend::{ServicePort, port_of};
+use super::backend::{ServicePort, is_external_name, port_of};
 use crate::members::weight;
 use crate::{Joined, Nodes, ServiceIndex};
 
@@ -60,7 +60,7 @@ impl MembersOf<'_> {
     fn of(self, port: &ServicePort) -> Option<Vec<Arc<KlbSlice>>> {
         let Some(joined) = self.services.get(&port.service) else { return Some(Vec::new()) };
         // Kubernetes leaves the slices as they were that it may have from before.
-        if joined.service.spec.type_.as_deref() == Some("ExternalName") {
+        if is_external_name(&joined.service) {
             return Some(Vec::new());
         }
         let Some(found) = port_of(&joined.service, port.port) else { return Some(Vec::new()) };

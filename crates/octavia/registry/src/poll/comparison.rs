@@ -89,9 +89,17 @@ impl ManagedCluster {
             let of_port = row["port_id"].as_str().and_then(|port| owner_of_port.get(port).cloned());
             // Somebody may have led it to another's port: both have to know.
             let other = marked.filter(|marked| of_port.as_ref() != Some(marked));
-            for owner in of_port.into_iter().chain(other) {
+            let mut found = |owner: Text, row| {
                 floating.insert(owner.clone());
-                owners.entry(owner).or_default().floating.push(row.clone());
+                owners.entry(owner).or_default().floating.push(row);
+            };
+            match (of_port, other) {
+                (Some(owner), Some(other)) => {
+                    found(owner, row.clone());
+                    found(other, row);
+                }
+                (Some(owner), None) | (None, Some(owner)) => found(owner, row),
+                (None, None) => {}
             }
         }
         if lists_floating {
