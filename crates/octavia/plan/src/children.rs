@@ -133,7 +133,11 @@ impl Actor {
             }
             let mut body = listener.body(&tags);
             body["loadbalancer_id"] = json!(balancer.id);
-            body["default_pool_id"] = json!(pool.id);
+            // With a pool, Octavia 18 answers 500 where another transport has the same port: its check of that port reads the load
+            // balancer without its VIP, which it then asks for. The pool follows as a change.
+            if !balancer.listeners.iter().any(|other| other.port == id.port) {
+                body["default_pool_id"] = json!(pool.id);
+            }
             return Some(BalancerStep::Change(CloudChange::CreateListener { body }));
         };
         let held = self.held_pool(target, (balancer, pools), id, now);

@@ -26,11 +26,17 @@ impl CloudModel {
         let project = self.store.get(ApiKind::LoadBalancer, &balancer)?.project.clone();
         self.quotas.check(&self.store, &project, ApiKind::Listener, 1)?;
         let id = self.transaction(&balancer, |cloud| {
-            if let Some(pool) = fields.get("default_pool_id").and_then(Value::as_str) {
+            let pool = fields.get("default_pool_id").and_then(Value::as_str).map(str::to_owned);
+            if let Some(pool) = &pool {
                 cloud.check_pool(&balancer, pool, text(&fields, "protocol"))?;
             }
             cloud.store.lock(&balancer, Progress::PendingUpdate)?;
             let id = cloud.insert_listener(&balancer, &project, std::mem::take(&mut fields))?;
+            if pool.is_some() && cloud.shares_its_port(&balancer, &id) {
+                // Its list of the listeners at the port leaves a load balancer without a VIP in the session, where the next query
+                // finds it: `_validate_create_listener` of Octavia 18.
+                return Err(ApiRefusal::new(500, "'NoneType' object has no attribute 'ip_address'".to_owned()));
+            }
             cloud.dispatch(&id)?;
             Ok(id)
         })?;
@@ -104,6 +110,13 @@ impl CloudModel {
         self.check_cidrs(balancer, &fields)?;
         self.check_certificates(protocol, &fields)?;
         Ok(self.insert(ApiKind::Listener, balancer, project, fields))
+    }
+
+    /// Whether another listener has the number of its port, for another transport.
+    fn shares_its_port(&self, balancer: &str, id: &str) -> bool {
+        let listeners: Vec<_> = self.store.below(balancer, ApiKind::Listener).collect();
+        let port = listeners.iter().find(|(one, _)| *one == id).map(|(_, row)| row.number("protocol_port"));
+        listeners.iter().any(|(one, row)| *one != id && Some(row.number("protocol_port")) == port)
     }
 
     fn check_cidrs(&self, balancer: &str, fields: &Fields) -> Result<(), ApiRefusal> {

@@ -38,7 +38,7 @@ impl Chance {
     }
 
     fn wish(&mut self, wish: &mut Wish) {
-        let ports = [(Protocol::Tcp, 80), (Protocol::Tcp, 443), (Protocol::Udp, 53)];
+        let ports = [(Protocol::Tcp, 80), (Protocol::Tcp, 443), (Protocol::Udp, 53), (Protocol::Sctp, 53)];
         match self.below(10) {
             0 => {
                 wish.ports = ports.into_iter().filter(|_| self.one_in(2)).collect();
@@ -61,9 +61,9 @@ impl Chance {
             3 => wish.monitor = self.one_in(2),
             4 => wish.flavor = [None, Some(FLAVORS[0]), Some(FLAVORS[1])][usize::try_from(self.below(3)).unwrap()],
             _ => {
-                wish.members = ports
-                    .iter()
-                    .flat_map(|(_, port)| (1..=5).map(|host| (host, *port, 1)).collect::<Vec<_>>())
+                wish.members = [80, 443, 53]
+                    .into_iter()
+                    .flat_map(|port| (1..=5).map(|host| (host, port, 1)).collect::<Vec<_>>())
                     .filter(|_| self.one_in(2))
                     .collect();
                 for member in &mut wish.members {

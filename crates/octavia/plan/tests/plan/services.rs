@@ -45,6 +45,34 @@ fn a_service_is_one_populated_request() {
     assert_eq!(world.sent, []);
 }
 
+/// Octavia answers 500 to one that comes with its pool.
+#[test]
+fn a_port_that_another_transport_has_gets_its_pool_in_a_second_change() {
+    let (mut wish, mut world) = world(|wish| {
+        wish.ports = vec![(Protocol::Udp, 53)];
+        wish.members = vec![(1, 53, 1)];
+    });
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| wish.ports.push((Protocol::Sctp, 53)));
+    let of_listeners: Vec<_> = changes
+        .iter()
+        .filter_map(|one| match one {
+            CloudChange::CreateListener { body } => Some(("made", body["default_pool_id"].is_string())),
+            CloudChange::UpdateListener { fields, .. } => Some(("changed", fields["default_pool_id"].is_string())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(of_listeners, [("made", false), ("changed", true)]);
+    let mut all: Vec<_> = world.cloud.forwards(&world.balancer()).iter().map(|one| one.protocol.clone()).collect();
+    all.sort();
+    assert_eq!(all, ["SCTP", "UDP"]);
+    // One with a number of its own comes with its pool.
+    let changes = change(&mut world, &mut wish, |wish| wish.ports.push((Protocol::Tcp, 80)));
+    let with_pool =
+        |one: &CloudChange| matches!(one, CloudChange::CreateListener { body } if body["default_pool_id"].is_string());
+    assert!(changes.iter().any(with_pool), "{changes:#?}");
+}
+
 #[test]
 fn from_outside_it_has_a_port_and_a_floating_ip_of_its_own() {
     let (wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));

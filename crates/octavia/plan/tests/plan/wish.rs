@@ -159,19 +159,20 @@ impl Wish {
             routing: None,
         };
         header.sort();
-        let member = |(host, port, weight): &(u8, u16, u8)| {
-            let listener = self.ports.iter().find(|(_, number)| number == port)?;
-            let listener = ListenerId::new(listener.0, listener.1);
-            let address = std::net::Ipv4Addr::new(10, 1, 0, *host).into();
-            let id = MemberId { pool: listener.into(), address, port: 8080 };
-            Some(DesiredMember {
-                id,
-                weight: *weight,
-                name: Some(self.member_name.as_str().into()),
-                subnet: self.member_subnet.as_deref().map(Into::into),
-            })
+        let behind = |&(protocol, number): &(Protocol, u16)| {
+            let listener = ListenerId::new(protocol, number);
+            let member = move |(host, _, weight): &(u8, u16, u8)| {
+                let address = std::net::Ipv4Addr::new(10, 1, 0, *host).into();
+                DesiredMember {
+                    id: MemberId { pool: listener.into(), address, port: 8080 },
+                    weight: *weight,
+                    name: Some(self.member_name.as_str().into()),
+                    subnet: self.member_subnet.as_deref().map(Into::into),
+                }
+            };
+            self.members.iter().filter(move |(_, at, _)| *at == number).map(member).collect::<Vec<_>>()
         };
-        let members = DesiredMembers::new(self.members.iter().filter_map(member).collect());
+        let members = DesiredMembers::new(self.ports.iter().flat_map(behind).collect());
         DesiredEntry::LoadBalancer(DesiredLoadBalancer {
             generation: self.generation,
             header: Arc::new(header),
