@@ -218,9 +218,11 @@ impl Clusters {
         self.facts_changed(name);
     }
 
-    /// Forgets everything that the controller of a cluster said, because it is another cluster.
+    /// Forgets everything that the controller of a cluster said, because it is another cluster. If it turns out to be the same one
+    /// after all, what it wants is what it says then.
     fn begin_anew(&mut self, name: &Text) {
         let Some(state) = self.clusters.get_mut(name) else { return };
+        self.registry.remove_cluster(name);
         let (config, reading) = (state.config.clone(), state.reading.take());
         *state = ClusterState { reading, ..ClusterState::new(config) };
         self.adoptions.retain(|one| one.cluster != *name);

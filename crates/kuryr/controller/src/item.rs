@@ -58,6 +58,8 @@ pub(crate) struct BalancerItem<T> {
     pub(crate) findings: Vec<Finding>,
     /// What was left out of what is offered.
     pub(crate) offer_findings: Vec<Finding>,
+    /// Addresses that the status of the Service may show, and that of the KuryrLoadBalancer not yet.
+    pub(crate) shown: Box<[Text]>,
     /// The name that the status of the Service shows.
     pub(crate) hostname: Option<Text>,
     /// Why it is not offered.
@@ -93,6 +95,7 @@ impl<T> Default for BalancerItem<T> {
             ours: None,
             findings: Vec::new(),
             offer_findings: Vec::new(),
+            shown: Box::default(),
             hostname: None,
             not_offered: None,
             hold: None,

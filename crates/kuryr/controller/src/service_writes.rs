@@ -6,6 +6,7 @@ use gimbal_kubernetes_objects::{BalancedService, BalancedServiceStatus, LoadBala
 use gimbal_kuryr_crd::names::finalizers;
 use gimbal_kuryr_crd::names::service_conditions::{PORTS_ERROR, REFUSED};
 use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
+use gimbal_kuryr_model::Text;
 use gimbal_kuryr_resource::{
     InFlightWrite, KuryrKind, PlannedWrite, Purpose, WriteBody, difference, fingerprint, protect, release, target,
 };
@@ -114,7 +115,9 @@ impl<T> KuryrController<T> {
         let findings: Vec<_> = item.findings.iter().chain(&item.offer_findings).cloned().collect();
         let outcome = if goes {
             let load_balancer = match situation.need {
-                ServiceNeed::Unwanted(NotBalanced::Class) => of_others(service, situation.balancer.as_deref()),
+                ServiceNeed::Unwanted(NotBalanced::Class) => {
+                    of_others(service, situation.balancer.as_deref(), &item.shown)
+                }
                 _ => LoadBalancerStatus::default(),
             };
             ServiceOutcome { load_balancer, ports_error: None }
@@ -138,6 +141,12 @@ impl<T> KuryrController<T> {
             self.service_shown(key);
             return None;
         }
+        if !goes {
+            // Its status comes when all of it is as wanted, and the Service may be another controller's before.
+            let made = situation.balancer.as_ref().and_then(|balancer| balancer.status.as_ref());
+            let untold = without_addresses(&new.load_balancer, made.into_iter()).ingress;
+            item.shown = untold.into_iter().filter_map(|one| one.ip).collect();
+        }
         let status = difference(&service.status, &new)?;
         let in_flight = InFlightWrite { wanted, ..InFlightWrite::new(Purpose::Status) };
         Some((WriteBody::PatchStatus { meta: target(&service.metadata), status }, in_flight))
@@ -145,9 +154,10 @@ impl<T> KuryrController<T> {
 }
 
 /// Returns what a Service shows that another controller may serve by now: what is not ours.
-fn of_others(service: &BalancedService, balancer: Option<&KuryrLoadBalancer>) -> LoadBalancerStatus {
+fn of_others(service: &BalancedService, balancer: Option<&KuryrLoadBalancer>, untold: &[Text]) -> LoadBalancerStatus {
     let made = balancer.and_then(|balancer| balancer.status.as_ref());
     let mut shown = without_addresses(&service.status.load_balancer, made.into_iter());
+    shown.ingress.retain(|one| one.ip.as_ref().is_none_or(|address| !untold.contains(address)));
     let (Annotations { hostname, .. }, _) = Annotations::parse(service.annotations());
     shown.ingress.retain(|one| hostname.is_none() || one.hostname != hostname);
     shown

@@ -64,12 +64,21 @@ pub fn translate(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     let (Some(facts), Some(chosen)) = (input.facts, input.chosen) else { return Ok(anew) };
     // Many clusters have no external network, and never had one.
     let loses_address = chosen.floating_network.is_some() && anew.spec.floating_network_id.is_none();
+    let loses_address = loses_address || takes_another_address(input.joined, chosen, &anew.spec);
     let is_reduced = loses_address || chosen.subnet_that_is_gone(facts).is_some();
     if !is_reduced && !anew.findings.iter().any(Finding::is_of_choice) {
         return Ok(anew);
     }
     let as_before = made(input)?;
     Ok(if as_before.spec == anew.spec { anew } else { as_before })
+}
+
+/// Whether the floating IP would be another one of several external IPs than before: the present one is lost when it is let go.
+fn takes_another_address(joined: &Joined, chosen: &Chosen, spec: &KuryrLoadBalancerSpec) -> bool {
+    let is_asked =
+        |address: &Text| joined.service.spec.external_ips.iter().filter_map(canonical).any(|asked| asked == *address);
+    let before = chosen.floating_address.as_ref().filter(|address| is_asked(address));
+    before.is_some_and(|before| spec.lb_ip.as_ref().is_some_and(|now| now != before && is_asked(now)))
 }
 
 fn made(input: &Input<'_>) -> Result<Translated, NotBalanced> {

@@ -8,6 +8,7 @@ use crate::actor::Actor;
 use crate::change::CloudChange;
 use crate::memory::PlanPart;
 use crate::outcome::{CloudAbility, MissingAbility};
+use crate::seen::SeenBalancer;
 use crate::target::ROUND_ROBIN;
 
 /// How long an ability stays missing: providers are upgraded.
@@ -67,6 +68,19 @@ impl Actor {
         if self.missing(missing.ability).provider == missing.provider {
             self.memory.miss(missing.ability, until);
         }
+    }
+
+    /// Whether another provider is wanted than that of a load balancer.
+    pub(crate) fn is_of_former_provider(&self, balancer: &SeenBalancer) -> bool {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
+        let wanted = wanted.header.placement.provider.as_deref();
+        !balancer.provider.is_empty() && wanted.is_some_and(|wanted| wanted != &*balancer.provider)
+    }
+
+    /// The same of the load balancer that has a listener.
+    pub(crate) fn has_former_provider(&self, listener: &str) -> bool {
+        let has = |one: &&SeenBalancer| one.listeners.iter().any(|seen| seen.id == listener);
+        self.seen.balancers.iter().find(has).is_some_and(|one| self.is_of_former_provider(one))
     }
 
     /// Whether a change sets the usual algorithm of pools for which none was asked.

@@ -323,6 +323,10 @@ impl Actor {
                 drop(self.learn(CloudAbility::PopulatedCreate, now));
             }
             CloudChange::SetMembers { .. } => return self.learn(CloudAbility::BatchMembers, now),
+            // One that is to be replaced by that of another provider says nothing about that one.
+            CloudChange::UpdateListener { id, .. } if self.has_former_provider(id) => {
+                self.memory.block(part, Block::Unsupported(words), now + UNSUPPORTED_FOR);
+            }
             // Where a listener is there it goes, for what is not restricted must not be open.
             CloudChange::CreateListener { body } | CloudChange::UpdateListener { fields: body, .. }
                 if restricts(body) && words.contains("allowed_cidrs") =>

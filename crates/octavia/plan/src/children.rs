@@ -16,8 +16,9 @@ use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
 use crate::ranges::{covers, may_open};
 use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
-use crate::step::BalancerStep;
-use crate::target::{WantedBalancer, WantedListener, WantedMember};
+use crate::seen_policy::SeenPolicy;
+use crate::step::{BalancerStep, Block};
+use crate::target::{TERMINATED_HTTPS, WantedBalancer, WantedListener, WantedMember};
 
 /// The limit of connections to a listener, and its value where there is none.
 const LIMIT: &str = "connection_limit";
@@ -94,7 +95,7 @@ impl Actor {
     /// Returns listeners of ours at ports that the provider refuses as they are wanted. They go on as they are, and only their
     /// members follow: who had connected before the refused setting was asked for still can. One that lets in others than those who
     /// are wanted is not among them.
-    fn left_open<'a>(
+    pub(crate) fn left_open<'a>(
         &self,
         target: &WantedBalancer<'_>,
         balancer: &'a SeenBalancer,
@@ -274,8 +275,22 @@ impl Actor {
         now: Duration,
     ) -> Option<BalancerStep> {
         let may_go = |one: &SeenListener| self.part_may_go(&one.id, &one.tags) && self.may_remove(&one.id, now);
-        let listener = balancer.listeners.iter().find(|one| !is_kept(one) && may_go(one))?;
+        let is_led_to = |one: &SeenListener| one.protocol == TERMINATED_HTTPS && self.is_redirected_to(balancer, now);
+        let listener = balancer.listeners.iter().find(|one| !is_kept(one) && may_go(one) && !is_led_to(one))?;
         Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }))
+    }
+
+    /// Whether policies of ours send clients to HTTPS, which has to answer them until these policies have gone: unless what takes their
+    /// place lacks the room that is taken there.
+    fn is_redirected_to(&self, balancer: &SeenBalancer, now: Duration) -> bool {
+        let lacks_room = |(part, block): (&PlanPart, &Block)| {
+            matches!(block, Block::Quota(_)) && !matches!(part, PlanPart::Balancer | PlanPart::Successor)
+        };
+        let sends = |one: &SeenPolicy| {
+            let is_sent = one.prefix.as_deref().is_some_and(|to| to.starts_with("https://"));
+            is_sent && one.admin_state_up && self.mark.is_on(&one.tags)
+        };
+        balancer.listeners.iter().flat_map(|one| &one.policies).any(sends) && !self.memory.blocked(now).any(lacks_room)
     }
 
     pub(crate) fn part_may_go(&self, id: &str, tags: &[String]) -> bool {

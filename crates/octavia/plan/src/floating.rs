@@ -123,12 +123,11 @@ impl Actor {
                 }
             }
         }
-        // A port leads to one floating IP at a time. One of ours serves until there is another one: that may be refused.
-        let serves = |one: &&SeenFloatingIp| one.port.as_deref() == Some(port) && self.mark.is_in(&one.description);
-        let is_served = self.seen.floating.iter().any(|one| serves(&one));
-        if let Some(next) = self.cleared(port).filter(|_| !is_served) {
-            return next;
-        }
+        // A port leads to one floating IP at a time. The one that goes serves until there is another one: that may be refused.
+        let is_served = match self.cleared(port, "") {
+            Some(conflict @ FloatingNext::Conflict(_)) => return conflict,
+            other => other.is_some(),
+        };
         let network = wish.network.as_ref().or_else(|| facts.external.as_ref().map(|external| &external.network));
         let Some(network) = network else { return FloatingNext::Nothing };
         let mut body = json!({
@@ -167,15 +166,21 @@ impl Actor {
         self.led_to(found, port)
     }
 
-    /// Leads a floating IP to a port, which has none then.
+    /// Leads a floating IP to a port, which has no other one of its network then.
     fn led_to(&self, chosen: &SeenFloatingIp, port: &str) -> FloatingNext {
-        self.cleared(port).unwrap_or_else(|| FloatingNext::Step(update(chosen, json!({"port_id": port}))))
+        let step = || FloatingNext::Step(update(chosen, json!({"port_id": port})));
+        self.cleared(port, &chosen.network).unwrap_or_else(step)
     }
 
-    /// Returns what there is to do about the floating IP that a port has. One that somebody has added by hand goes as all such
-    /// things do: after a drift interval.
-    fn cleared(&self, port: &str) -> Option<FloatingNext> {
-        let other = self.seen.floating.iter().find(|one| one.port.as_deref() == Some(port))?;
+    /// Returns what there is to do about the floating IP that a port has, of those of a network, if it is named: Neutron leads one of
+    /// each external network to a port, and whether it leads one of another network there shows only when it is asked to. One that
+    /// somebody has added by hand goes as all such things do: after a drift interval.
+    fn cleared(&self, port: &str, network: &str) -> Option<FloatingNext> {
+        let is_in_the_way = |one: &&SeenFloatingIp| {
+            let is_of_network = network.is_empty() || one.network.is_empty() || one.network == network;
+            one.port.as_deref() == Some(port) && is_of_network
+        };
+        let other = self.seen.floating.iter().find(is_in_the_way)?;
         if self.mark.is_in(&other.description) || (self.memory.is_condemned(&other.id) && !other.is_kept()) {
             return Some(FloatingNext::Step(update(other, json!({"port_id": null}))));
         }
@@ -238,7 +243,7 @@ impl Actor {
         if let Some(block) = self.memory.block_of(&PlanPart::FloatingIp, now) {
             return Err(block.clone());
         }
-        match self.cleared(to) {
+        match self.cleared(to, &one.network) {
             Some(FloatingNext::Step(step)) => Ok(Some(step)),
             Some(FloatingNext::Conflict(words)) => Err(Block::Conflict(words)),
             Some(FloatingNext::Nothing) | None => Ok(Some(update(one, json!({"port_id": to})))),

@@ -91,7 +91,10 @@ impl Actor {
             body["loadbalancer_id"] = json!(balancer.id);
             return Err(Some(BalancerStep::Change(CloudChange::CreatePool { body })));
         };
-        if let Some(step) = self.members_step(pool, &target.members(&wanted.id), &target.abilities, may) {
+        // Those of a pool in use come in their turn.
+        let has_turn = !(self.memory.others_first() && pools.is_used(&pool.id));
+        let members = || self.members_step(pool, &target.members(&wanted.id), &target.abilities, may);
+        if let Some(step) = has_turn.then(members).flatten() {
             return Err(Some(step));
         }
         // One that is refused does not keep the members from serving.

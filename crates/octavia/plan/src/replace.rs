@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::PoolId;
+use gimbal_kuryr_model::{ListenerId, PoolId};
 
 use crate::actor::Actor;
-use crate::children::{is_at, members_first};
+use crate::children::{is_at, listener_at, members_first};
 use crate::make::{delete_balancer, wait};
 use crate::mark::tag_of_pool;
 use crate::members::MemberChanges;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::PoolsByTag;
-use crate::seen::{Provisioning, SeenBalancer, SeenListener};
+use crate::ranges::covers;
+use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
 use crate::step::{BalancerStep, Block, CloudLook, Wait};
 use crate::target::WantedBalancer;
 
@@ -19,11 +20,18 @@ use crate::target::WantedBalancer;
 /// until then.
 const NETWORK_FOLLOWS: Duration = Duration::from_secs(10);
 
-/// Whether something that is left alone would be missing behind the floating IP if it were led away from this load balancer.
-fn would_be_missing(part: &PlanPart, current: &SeenBalancer) -> bool {
+/// Whether something that is left alone would be missing behind the floating IP if it were led away from this load balancer to the
+/// new one.
+fn would_be_missing(part: &PlanPart, current: &SeenBalancer, new: &SeenBalancer, target: &WantedBalancer<'_>) -> bool {
     let policies = || current.listeners.iter().flat_map(|one| &one.policies).filter(|one| one.admin_state_up);
     let is_there = match part {
-        PlanPart::Port(_) | PlanPart::Ranges(_) | PlanPart::Closing(_) => true,
+        PlanPart::Port(_) => true,
+        // It may be the former one alone that cannot be restricted.
+        PlanPart::Ranges(id) | PlanPart::Closing(id) => {
+            let clients = target.clients(*id);
+            let is_restricted = |one: &SeenListener| !one.admin_state_up || covers(&clients, &one.allowed_cidrs);
+            !listener_at(new, *id).is_some_and(is_restricted)
+        }
         PlanPart::Policy(identity) => policies().any(|one| one.identity() == *identity),
         PlanPart::Pool(id) => leads_to(current, &PoolId::Service(id.clone())),
         PlanPart::NewMembers(id @ PoolId::Service(_)) => leads_to(current, id),
@@ -79,7 +87,9 @@ impl Actor {
             return step;
         }
         // What is left alone for now would be missing behind the floating IP.
-        if let Some((_, block)) = self.memory.blocked(now).find(|(part, _)| would_be_missing(part, current)) {
+        if let Some((_, block)) =
+            self.memory.blocked(now).find(|(part, _)| would_be_missing(part, current, new, target))
+        {
             return BalancerStep::Blocked(block.clone());
         }
         // Some providers say ACTIVE before everything in it is made.
@@ -121,20 +131,36 @@ impl Actor {
         if current.provisioning != Provisioning::Active {
             return None;
         }
-        let listeners: Vec<_> = target.wanted.header.listeners.iter().map(|wish| wish.id).collect();
+        let all = target.wanted.header.listeners.iter().map(|wish| wish.id);
+        // What is known to be refused is so by the provider that is wanted.
+        let is_served = |id: &ListenerId| {
+            let is_refused = || target.refusal(*id).is_some() || self.memory.refusal_of(*id, now).is_some();
+            self.is_of_former_provider(current) || !is_refused()
+        };
+        let (wanted, refused): (Vec<ListenerId>, Vec<ListenerId>) = all.partition(is_served);
         // Who may not connect any more is kept out at once, however long the other one takes.
-        if let Some(step) = self.tightened(target, current, &listeners, now) {
+        if let Some(step) = self.tightened(target, current, &wanted, now) {
             return Some(step);
         }
-        let is_wanted = |one: &SeenListener| listeners.iter().any(|id| is_at(one, *id));
-        if let Some(step) = self.surplus_listener(current, is_wanted, now) {
+        let left = self.left_open(target, current, &refused);
+        let is_kept = |one: &SeenListener| {
+            wanted.iter().any(|id| is_at(one, *id)) || left.iter().any(|(_, listener)| listener.id == one.id)
+        };
+        if let Some(step) = self.surplus_listener(current, is_kept, now) {
             return Some(step);
         }
-        let ids = target.pool_ids(&listeners);
-        let steps = ids.iter().filter_map(|id| {
-            let pool = self.pool_in_use(current, id).filter(|pool| pool.provisioning == Provisioning::Active)?;
-            let may = MemberChanges { repair: false, add: self.may_add(id, now) };
-            self.unless_blocked(self.members_step(pool, &target.members(id), &target.abilities, may)?, now)
+        let ids = target.pool_ids(&wanted).into_iter().chain(left.iter().map(|(id, _)| PoolId::from(*id)));
+        let in_use = ids.filter_map(|id| {
+            let pool = self.pool_in_use(current, &id).filter(|pool| pool.provisioning == Provisioning::Active)?;
+            Some((id, pool))
+        });
+        let mut in_use: Vec<(PoolId, &SeenPool)> = in_use.collect();
+        if let Some(turns) = &self.memory.member_turns {
+            turns.order(&mut in_use);
+        }
+        let steps = in_use.into_iter().filter_map(|(id, pool)| {
+            let may = MemberChanges { repair: false, add: self.may_add(&id, now) };
+            self.unless_blocked(self.members_step(pool, &target.members(&id), &target.abilities, may)?, now)
         });
         members_first(steps)
     }

@@ -17,6 +17,8 @@ use crate::routing::early::RedirectsForNow;
 use crate::sharing::Sharing;
 use crate::tags::member_tags;
 
+/// The protocol of listeners with certificates.
+pub(crate) const TERMINATED_HTTPS: &str = "TERMINATED_HTTPS";
 /// What a pool gets where nothing is asked for, and where the provider knows nothing else.
 pub(crate) const ROUND_ROBIN: &str = "ROUND_ROBIN";
 pub(crate) const SOURCE_IP_PORT: &str = "SOURCE_IP_PORT";
@@ -419,7 +421,7 @@ fn listener_protocol(id: ListenerId, kind: ListenerKind) -> &'static str {
         (Protocol::Sctp, _) => "SCTP",
         (Protocol::Tcp, ListenerKind::Plain) => "TCP",
         (Protocol::Tcp, ListenerKind::Http) => "HTTP",
-        (Protocol::Tcp, ListenerKind::TerminatedHttps) => "TERMINATED_HTTPS",
+        (Protocol::Tcp, ListenerKind::TerminatedHttps) => TERMINATED_HTTPS,
     }
 }
 

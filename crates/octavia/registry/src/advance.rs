@@ -366,7 +366,9 @@ impl ManagedCluster {
             self.in_project(cell, change);
             let (words, until) = if let Some(words) = self.over_limit(owner, cell, change) {
                 (words, now + shared.settings.drift_interval)
-            } else if let Some(full) = shared.pace.is_full(&cell.project, change, now) {
+            } else if let Some(full) =
+                shared.pace.is_full(&cell.project, change, now).filter(|_| !has_place(cell, change))
+            {
                 full
             } else {
                 return step;
@@ -451,4 +453,9 @@ impl ManagedCluster {
 pub(crate) fn waits_for_lists(owner: &str, cell: &Cell) -> bool {
     let is_new = matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if !wanted.header.known);
     !is_new || is_group(owner)
+}
+
+/// Whether a creation takes the place of what its owner had until a moment ago.
+fn has_place(cell: &Cell, change: &CloudChange) -> bool {
+    cell.frees.contains(&change.request().resource)
 }

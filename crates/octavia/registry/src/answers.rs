@@ -290,9 +290,8 @@ impl ManagedCluster {
         let frees = if row.is_none() { &WITH_A_BALANCER } else { frees };
         let comes_back = row.is_none() && is_to_have_one(cell, project);
         if comes_back {
-            // Who had one has its place first: whoever waits for a quota would leave him without.
+            // Who had one has its place first: whoever waits for a quota, or tries by himself, would leave him without.
             cell.frees = frees;
-            shared.pace.is_not_full(project, frees);
         } else {
             shared.may_have_room(project, frees);
         }
@@ -363,7 +362,8 @@ impl ManagedCluster {
                     };
                     cell.last_error = words.or_else(|| cell.last_error.take());
                     if line == Line::Octavia {
-                        cell.frees = freed_by(change);
+                        // What was refused has made no room.
+                        cell.frees = if may_have_been_done(&outcome) { freed_by(change) } else { &[] };
                     }
                     if let Some(missing) = cell.actor.answered(change, outcome, at) {
                         self.learn(missing, &cell, shared, now);
@@ -440,6 +440,16 @@ fn words_of(refusal: &ServiceRefusal, change: &CloudChange) -> Option<Text> {
         | ServiceRefusal::Busy(_)
         | ServiceRefusal::ProjectBusy(_) => return None,
     })
+}
+
+/// Whether a change may have been carried out, or finds nothing to do.
+fn may_have_been_done(outcome: &ChangeOutcome) -> bool {
+    match outcome {
+        ChangeOutcome::Accepted(_) | ChangeOutcome::Unknown(_) => true,
+        ChangeOutcome::Refused(refusal) => {
+            matches!(refusal, ServiceRefusal::ProviderFailed | ServiceRefusal::NotFound(_))
+        }
+    }
 }
 
 /// Whether an owner without a load balancer is to have one in this project.

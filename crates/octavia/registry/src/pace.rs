@@ -259,7 +259,7 @@ impl CloudPace {
     }
 
     /// Takes note that there may be room for these resources in a project, for whoever asks by himself.
-    pub(crate) fn is_not_full(&mut self, project: &Text, resources: &[&'static str]) {
+    fn is_not_full(&mut self, project: &Text, resources: &[&'static str]) {
         if let Some(state) = self.projects.get_mut(project) {
             state.full.retain(|resource, _| !resources.contains(resource));
         }

@@ -140,6 +140,21 @@ mod tests {
         assert!(world.is_connected("prod1") && world.is_connected("prod2"));
     }
 
+    /// What it wanted before may not be wanted any more when it comes back.
+    #[test]
+    fn a_cluster_that_gets_its_uid_back_wants_what_it_says_then() {
+        let mut world = World::new([None, None]);
+        world.says("prod2", TRUE).unwrap();
+        assert!(world.all.registry.facts("prod2").is_some());
+        world.says("prod1", TRUE).unwrap_err();
+        world.all.confirm(&"prod1".into(), TRUE, world.now).unwrap();
+        assert!(world.all.registry.facts("prod2").is_none(), "what it said is forgotten");
+        world.says("prod2", TRUE).unwrap_err();
+        world.all.confirm(&"prod2".into(), TRUE, world.now).unwrap();
+        world.says("prod2", TRUE).unwrap();
+        assert!(world.all.registry.facts("prod2").is_some());
+    }
+
     #[test]
     fn the_configuration_knows_better_than_a_controller() {
         let mut world = World::new([None, None]);

@@ -138,14 +138,17 @@ impl<'a> Choices<'a> {
         if spec.internal == Some(true) {
             return;
         }
-        if spec.lb_ip.is_none() {
-            let external = |text: &&Text| address(text).is_some_and(|address: IpAddr| self.facts.is_external(address));
-            spec.lb_ip = self.service.spec.external_ips.iter().find(external).and_then(canonical);
-        }
         let before = self.chosen.filter(|chosen| chosen.floating_network.is_some());
         let is_asked = |address: &&Text| {
             self.service.spec.external_ips.iter().filter_map(canonical).any(|asked| asked == **address)
         };
+        if spec.lb_ip.is_none() {
+            // Of several, another one is no reason to let the present one go, which is lost then.
+            let has = before.and_then(|before| before.floating_address.as_ref()).filter(is_asked);
+            let external = |text: &&Text| address(text).is_some_and(|address: IpAddr| self.facts.is_external(address));
+            let first = || self.service.spec.external_ips.iter().find(external).and_then(canonical);
+            spec.lb_ip = has.filter(external).cloned().or_else(|| if has.is_some() { None } else { first() });
+        }
         if spec.lb_ip.is_none()
             && let Some(before) = before
             && let Some(address) = before.floating_address.as_ref().filter(is_asked)

@@ -179,6 +179,12 @@ fn what_the_configuration_does_not_have_any_more_stays_as_it_was_chosen() {
             &unlisted,
             "its floating IP 172.24.5.7 stays",
         ),
+        (
+            json!({"type": "ClusterIP", "externalIPs": ["172.24.5.7", "172.24.4.9"]}),
+            json!({}),
+            &unlisted,
+            "its floating IP 172.24.5.7 stays",
+        ),
         (json!({}), json!({}), &moved, "its subnet services stays"),
     ] {
         let first = of(spec.clone(), annotations.clone(), &facts(), None);

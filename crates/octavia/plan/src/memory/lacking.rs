@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::ListenerId;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, PlanPart};
 use crate::outcome::CloudAbility;
 use crate::step::Block;
 
@@ -42,6 +42,11 @@ impl Memory {
     /// Leaves a port alone that the provider cannot serve.
     pub(crate) fn refuse_port(&mut self, id: ListenerId, words: String, until: Duration) {
         self.unsupported.insert(id, (words, until));
+    }
+
+    /// Forgets what was refused about who may connect: it was so by a load balancer that is gone.
+    pub(crate) fn forget_ranges(&mut self) {
+        self.blocks.retain(|part, _| !matches!(part, PlanPart::Ranges(_) | PlanPart::Closing(_)));
     }
 
     /// Returns why the provider cannot serve a port, in its words.

@@ -11,7 +11,6 @@ use crate::certificates::terminates;
 use crate::change::CloudChange;
 use crate::children::listener_at;
 use crate::mark::{KEEP, route_tag};
-use crate::member_turns::members_of;
 use crate::members::MembersByPlace;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
@@ -97,14 +96,7 @@ impl Actor {
     ) -> Option<BalancerStep> {
         let wanted: Vec<_> = target.pool_ids(listeners).iter().filter_map(|id| target.pool(id)).collect();
         let made = |step: Option<BalancerStep>| step.and_then(|step| self.unless_blocked(step, now));
-        // Those of pools that are led to come in their turn.
-        let has_turn = |step: &BalancerStep| {
-            let of = if let BalancerStep::Change(change) = step { members_of(change) } else { None };
-            !self.memory.others_first() || !of.is_some_and(|pool| pools.is_used(pool))
-        };
-        let pool = wanted
-            .iter()
-            .find_map(|one| made(self.pool_made(target, (balancer, pools), one, now).err()?).filter(has_turn));
+        let pool = wanted.iter().find_map(|one| made(self.pool_made(target, (balancer, pools), one, now).err()?));
         if pool.is_some() {
             return pool;
         }

@@ -277,3 +277,56 @@ fn one_that_was_led_to_the_vip_by_hand_goes_after_a_while_unless_it_is_kept() {
         assert_eq!(floating(&mut world).len(), 1);
     }
 }
+
+/// Whether Neutron can lead one of another network to the VIP shows only when it is asked to.
+#[test]
+fn one_that_serves_leads_there_until_one_of_another_network_does() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    made(&wish, &mut world);
+    let id = floating(&mut world)[0]["id"].as_str().unwrap().to_owned();
+    let port = json!(world.actor.balancer().unwrap().vip_port);
+    let subnet = world.cloud.add_subnet("198.51.100.0/24");
+    let network: gimbal_kuryr_model::Text = world.cloud.network_of(&subnet).unwrap().into();
+    world.refuses = Some(|change| {
+        let refused = || ChangeOutcome::Refused(ServiceRefusal::Unreachable("not reachable from subnet".to_owned()));
+        let leads = matches!(change, CloudChange::UpdateFloatingIp { fields, .. } if fields["port_id"].is_string());
+        leads.then(refused)
+    });
+    wish.floating_network = Some(network);
+    (wish.known, wish.generation) = (true, wish.generation + 1);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Unsupported(_))), "{:?}", world.step());
+    assert_eq!(leads_to(&mut world, &id), port);
+    world.refuses = None;
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    let there = floating(&mut world);
+    assert_eq!((there.len(), &there[0]["port_id"]), (1, &port));
+    assert_ne!(there[0]["id"], json!(id));
+}
+
+/// One that a user made serves as well.
+#[test]
+fn one_of_a_user_leads_there_until_there_is_another_one() {
+    let (mut wish, mut world) = asking();
+    let id = theirs(&mut world, "of the web team", None);
+    made(&wish, &mut world);
+    let port = json!(world.actor.balancer().unwrap().vip_port);
+    world.refuses = Some(|change| {
+        let refused = || ChangeOutcome::Refused(ServiceRefusal::Quota("floatingip".to_owned()));
+        matches!(change, CloudChange::CreateFloatingIp { .. }).then(refused)
+    });
+    (wish.floating_address, wish.known, wish.generation) = (Some("203.0.113.78"), true, wish.generation + 1);
+    world.actor.want(wish.entry());
+    // Whoever leads one to the VIP by hand has a while.
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Conflict(_))), "{:?}", world.step());
+    for _ in 0..2 {
+        world.advance(std::time::Duration::from_secs(120));
+        world.actor.look_again();
+        world.run();
+    }
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    assert_eq!(leads_to(&mut world, &id), port);
+    world.refuses = None;
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(leads_to(&mut world, &id), json!(null));
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_octavia_plan::{BalancerStep, CloudChange};
-use gimbal_octavia_sim::{Fate, ProjectQuota};
+use gimbal_octavia_sim::{Answered, Fate, ProjectQuota};
 
 use crate::executor::{Way, World};
 use crate::router_wish::{RouterWish, WantedRoute, answered, router};
@@ -209,4 +209,38 @@ fn it_is_not_done_again_and_again() {
     }
     assert_eq!(rebuilt, 3);
     assert_one(&mut world, &wish);
+}
+
+/// Whoever is sent to HTTPS finds it there until nobody is sent there any more.
+#[test]
+fn https_stays_for_as_long_as_clients_are_sent_there() {
+    let (mut wish, mut world) = router(&many(20), |wish| {
+        wish.base.floating = true;
+        (wish.certificates, wish.redirects) = (vec![("shop/a", 1)], true);
+    });
+    assert_eq!(world.run(), BalancerStep::Done);
+    (wish.certificates, wish.redirects) = (Vec::new(), false);
+    let routes = wish.routes.clone();
+    wants(&mut world, &mut wish, routes);
+    let balancer_at = |world: &mut World, leads_to: &serde_json::Value| {
+        let balancers = world.rows("/v2/lbaas/loadbalancers", "loadbalancers", &[]);
+        balancers.into_iter().find(|row| row["vip_port_id"] == *leads_to).unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    let mut is_over = false;
+    for _ in 0..500 {
+        let step = world.step();
+        if step == BalancerStep::Done {
+            is_over = true;
+            break;
+        }
+        world.take(&step, Way::Arrives);
+        let leads_to = world.rows("/v2.0/floatingips", "floatingips", &[]).remove(0)["port_id"].clone();
+        let balancer = balancer_at(&mut world, &leads_to);
+        let is_sent = matches!(world.cloud.ask(&balancer, 80, Some("h1.test"), "/"), Some(Answered::Redirect { .. }));
+        let answers = world.cloud.ask(&balancer, 443, Some("h1.test"), "/").is_some();
+        assert!(answers || !is_sent, "{step:?}");
+    }
+    assert!(is_over);
+    assert_eq!(kinds(&world).iter().filter(|kind| *kind == "Create loadbalancer").count(), 1, "it was rebuilt");
+    assert_eq!(answered(&mut world), wish.answers());
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gimbal_kuryr_model::ClientRanges;
-use gimbal_octavia_plan::{BalancerStep, Block, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, Block, CloudAbility, CloudChange};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
@@ -398,4 +398,43 @@ fn a_floating_ip_that_was_added_to_the_new_one_makes_way() {
     let rows = world.rows("/v2.0/floatingips", "floatingips", &[]);
     let of = |theirs_one: bool| rows.iter().find(|row| (row["id"] == theirs) == theirs_one).unwrap()["port_id"].clone();
     assert_eq!((of(false), of(true)), (json!(new), json!(null)));
+}
+
+/// Who may connect is set at the former one, too: by a provider that knows no ranges it is closed, and nothing is learned from that
+/// about the one that is wanted.
+#[test]
+fn ranges_that_the_former_one_cannot_have_are_not_asked_for_all_the_time() {
+    for is_other in [true, false] {
+        let (mut wish, mut world) = world(|wish| {
+            (wish.from_outside, wish.floating, wish.provider) = (true, true, Some("lab"));
+        });
+        made(&wish, &mut world);
+        world.cloud.provider_mut().allowed_cidrs = false;
+        world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(1), ..ProjectQuota::default() });
+        if is_other {
+            wish.provider = Some("other");
+            world.cloud.provider_mut().name = "other".into();
+        } else {
+            wish.flavor = Some(FLAVOR);
+        }
+        wish.clients = ClientRanges::Only(["192.0.2.0/24".parse().unwrap()].into());
+        (wish.generation, wish.known) = (2, true);
+        world.sent.clear();
+        world.actor.want(wish.entry());
+        world.run_for(Duration::from_secs(120));
+        let asks = |change: &&CloudChange| match change {
+            CloudChange::UpdateListener { fields, .. } => fields.get("allowed_cidrs").is_some(),
+            _ => false,
+        };
+        assert_eq!(world.sent.iter().filter(asks).count(), 1, "{is_other}: {:#?}", world.sent);
+        assert_eq!(world.missing.iter().any(|one| one.ability == CloudAbility::ClientRanges), !is_other);
+        assert_eq!(behind_the_floating_ip(&mut world), [], "nobody connects who may not");
+        if is_other {
+            world.cloud.provider_mut().allowed_cidrs = true;
+            world.cloud.set_quota("p1", ProjectQuota::default());
+            world.run_for(Duration::from_secs(900));
+            made(&wish, &mut world);
+            assert_eq!(behind_the_floating_ip(&mut world), wish.forwards());
+        }
+    }
 }

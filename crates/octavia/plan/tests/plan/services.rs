@@ -286,3 +286,36 @@ fn wishes_that_come_fast_do_not_repeat_a_lost_creation_early() {
     let creations = world.sent.iter().filter(|change| matches!(change, CloudChange::CreateBalancer { .. }));
     assert_eq!(creations.count(), 1);
 }
+
+/// Whoever rolls many Pods keeps no other port from its members, and no new one from being served.
+#[test]
+fn members_that_change_all_the_time_stop_no_other_port() {
+    let (mut wish, mut world) = world(|wish| {
+        wish.ports = vec![(Protocol::Tcp, 80), (Protocol::Tcp, 443)];
+        wish.members = vec![(1, 80, 1), (1, 443, 1)];
+    });
+    made(&wish, &mut world);
+    for turn in 0..60 {
+        let host = 10 + turn;
+        wish.members = vec![(host, 80, 1), (host, 443, 1)];
+        if turn == 30 {
+            wish.ports.push((Protocol::Tcp, 8080));
+        }
+        (wish.generation, wish.known) = (wish.generation + 1, true);
+        world.actor.want(wish.entry());
+        let mut steps = std::iter::from_fn(|| {
+            let step = world.step();
+            world.take(&step, Way::Arrives);
+            Some(step)
+        });
+        steps.by_ref().take(20).find(|step| matches!(step, BalancerStep::Change(_)));
+        for (port, members) in forwarded(&world.cloud, &world.balancer()) {
+            let newest = members.iter().filter_map(|(address, _)| address.rsplit('.').next()?.parse::<u8>().ok()).max();
+            assert!(
+                port == 8080 || turn < 10 || newest.is_some_and(|one| one + 8 > host),
+                "{turn}: {port} has {members:?}"
+            );
+        }
+    }
+    assert!(forwarded(&world.cloud, &world.balancer()).iter().any(|(port, _)| *port == 8080));
+}

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use gimbal_kuryr_model::{
     Algorithm, Balancing, ClientRanges, CloudFacts, DesiredEntry, DesiredLoadBalancer, DesiredMember, DesiredMembers,
     ExternalNetwork, FloatingWish, HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
-    LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, ProviderAbilities, ProxyVersion, SubnetFacts, Timeouts,
-    VipWish,
+    LoadBalancerPlacement, MemberId, MemberMode, MonitorKind, ProviderAbilities, ProxyVersion, SubnetFacts, Text,
+    Timeouts, VipWish,
 };
 use gimbal_model::{Family, Protocol};
 use gimbal_octavia_sim::{CloudModel, Provider};
@@ -27,6 +27,7 @@ pub struct Wish {
     pub provider: Option<&'static str>,
     pub floating: bool,
     pub floating_address: Option<&'static str>,
+    pub floating_network: Option<Text>,
     pub keep: bool,
     /// A second subnet, and the address in it.
     pub second: Option<(String, &'static str)>,
@@ -67,6 +68,7 @@ impl Wish {
             provider: None,
             floating: false,
             floating_address: None,
+            floating_network: None,
             keep: false,
             second: None,
             member_subnet: None,
@@ -116,6 +118,7 @@ impl Wish {
         let floating = FloatingWish {
             address: self.floating_address.map(|address| address.parse().unwrap()),
             keep: self.keep,
+            network: self.floating_network.clone(),
             ..FloatingWish::default()
         };
         let mut header = LoadBalancerHeader {

@@ -38,7 +38,13 @@ impl Network {
             return Err(ApiRefusal::new(400, format!("Bad floatingip request: {words}.")));
         };
         let inside = inside["ip_address"].clone();
-        if self.all(FLOATING).any(|other| other["port_id"] == json!(port) && other.get("id") != own.as_ref()) {
+        // One of another external network is in the way of none.
+        let is_in_the_way = |other: &NeutronRow| {
+            other["port_id"] == json!(port)
+                && other.get("floating_network_id") == row.get("floating_network_id")
+                && other.get("id") != own.as_ref()
+        };
+        if self.all(FLOATING).any(is_in_the_way) {
             let words = format!(
                 "Cannot associate floating IP {} with port {port}, as that fixed IP already has a floating IP",
                 row["floating_ip_address"].as_str().unwrap_or_default()
