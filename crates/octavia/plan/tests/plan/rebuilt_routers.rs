@@ -211,7 +211,7 @@ fn it_is_not_done_again_and_again() {
     assert_one(&mut world, &wish);
 }
 
-/// Whoever is sent to HTTPS finds it there until nobody is sent there any more.
+/// Whoever is sent to HTTPS finds it there until no client is sent there any more.
 #[test]
 fn https_stays_for_as_long_as_clients_are_sent_there() {
     let (mut wish, mut world) = router(&many(20), |wish| {

@@ -428,7 +428,7 @@ fn ranges_that_the_former_one_cannot_have_are_not_asked_for_all_the_time() {
         };
         assert_eq!(world.sent.iter().filter(asks).count(), 1, "{is_other}: {:#?}", world.sent);
         assert_eq!(world.missing.iter().any(|one| one.ability == CloudAbility::ClientRanges), !is_other);
-        assert_eq!(behind_the_floating_ip(&mut world), [], "nobody connects who may not");
+        assert_eq!(behind_the_floating_ip(&mut world), [], "no client connects that may not");
         if is_other {
             world.cloud.provider_mut().allowed_cidrs = true;
             world.cloud.set_quota("p1", ProjectQuota::default());

@@ -15,6 +15,7 @@ mod guards;
 mod heap;
 mod left;
 mod making;
+mod members_quota;
 mod ownership;
 mod pace;
 mod replacements;
