@@ -3,6 +3,7 @@
 //! Octavia's load balancers try policies in the order of their positions, but for one thing: those that send clients elsewhere
 //! come before all others. A policy takes the requests that match all of its rules.
 
+pub(crate) mod content;
 pub(crate) mod difference;
 pub(crate) mod early;
 pub(crate) mod fold;

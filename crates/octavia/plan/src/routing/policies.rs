@@ -24,10 +24,11 @@ use serde_json::{Map, Value, json};
 
 use crate::change::CloudChange;
 use crate::mark::with_missing;
+use crate::routing::content::{content, rule_content, wanted_content};
 use crate::routing::fold::{WantedPolicy, WantedRule};
 use crate::routing::order::{Found, Order};
 use crate::seen::{Provisioning, SeenListener};
-use crate::seen_policy::{SeenPolicy, SeenRule};
+use crate::seen_policy::SeenPolicy;
 
 /// The kind of a rule about the host.
 const HOST: &str = "HOST_NAME";
@@ -437,10 +438,6 @@ impl WantedRule {
         }
         body
     }
-
-    fn content(&self) -> String {
-        format!("{} {} {}", self.kind, self.compare, self.value)
-    }
 }
 
 fn host_of(seen: &SeenPolicy) -> Option<&str> {
@@ -461,26 +458,4 @@ fn turn(seen: &SeenPolicy) -> u8 {
         "REDIRECT_TO_POOL" => 2,
         _ => 1,
     }
-}
-
-/// Returns what a policy takes: two with one content take the same requests.
-pub(crate) fn content(action: &str, rules: &[SeenRule]) -> String {
-    joined(action, rules.iter().map(rule_content).collect())
-}
-
-/// The same, of a wanted one.
-pub(crate) fn wanted_content(policy: &WantedPolicy) -> String {
-    joined(policy.action(), policy.rules.iter().map(WantedRule::content).collect())
-}
-
-fn joined(action: &str, mut rules: Vec<String>) -> String {
-    rules.sort();
-    format!("{action}\n{}", rules.join("\n"))
-}
-
-/// Returns what a rule compares. One that is not as ours are is like none of them.
-fn rule_content(rule: &SeenRule) -> String {
-    let usual = !rule.invert && rule.admin_state_up && rule.key.is_none();
-    let other = if usual { String::new() } else { format!("{} {} {:?} ", rule.invert, rule.admin_state_up, rule.key) };
-    format!("{other}{} {} {}", rule.kind, rule.compare, rule.value)
 }
