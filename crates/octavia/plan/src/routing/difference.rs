@@ -8,8 +8,9 @@ use gimbal_kuryr_model::{
 };
 
 use crate::actor::Actor;
+use crate::certificates::namespace_of;
 use crate::children::listener_at;
-use crate::mark::{KEEP, tag_of_pool};
+use crate::mark::{KEEP, service_of, tag_of_pool};
 use crate::memory::PlanPart;
 use crate::routing::content::{content, wanted_content};
 use crate::routing::fold::{FoldedRoutes, WantedPolicy};
@@ -21,7 +22,7 @@ use crate::step::Block;
 /// Routes of one name that are not as they are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteGap {
-    /// Their name; empty: that of any other.
+    /// Their name; one that ends with `/`: those that begin with it; empty: that of any other.
     pub name: Text,
     /// What is not as it is wanted.
     pub state: RouteState,
@@ -86,8 +87,7 @@ impl Actor {
                 let default = listener.default_pool.as_deref();
                 let is_default = |id: &Text| leads_to(balancer, default, id);
                 if default.is_some() && !routing.default.as_ref().is_some_and(is_default) {
-                    // It has the name of no Ingress.
-                    names.insert(Text::default());
+                    names.insert(left_default(balancer, default));
                 }
                 let ours = listener.policies.iter().filter(|one| self.mark.is_on(&one.tags));
                 // One that somebody keeps stays, whatever becomes of its owner.
@@ -174,6 +174,13 @@ pub(crate) fn leads_there(balancer: &SeenBalancer, seen: &SeenPolicy, wanted: &W
         RouteTarget::Redirect(to) => seen.prefix.as_deref() == Some(&**to),
         RouteTarget::Pool(id) => leads_to(balancer, seen.pool.as_deref(), id),
     }
+}
+
+/// Returns whose default is left. The pool has the name of no Ingress, but a default backend is in the namespace of its Ingress.
+fn left_default(balancer: &SeenBalancer, pool: Option<&str>) -> Text {
+    let found = balancer.pools.iter().find(|one| pool == Some(&*one.id));
+    let service = found.and_then(|one| one.tags.iter().find_map(|tag| service_of(tag)));
+    service.map(|service| format!("{}/", namespace_of(service)).into()).unwrap_or_default()
 }
 
 /// Whether the pool with this ID is that of a Service.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use gimbal_kuryr_model::RouteState;
 use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
@@ -33,6 +34,42 @@ fn one_route_too_many_leaves_the_others() {
     assert!(served(&mut world, &wish) >= 10, "{:?}", answered(&mut world));
     let tried = world.sent.iter().filter(|change| matches!(change, CloudChange::CreateBalancer { .. })).count();
     assert_eq!(tried, 2, "with everything, and alone");
+    pools(&mut world, None);
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// It has the place that the next one needs.
+#[test]
+fn the_pool_of_a_former_default_makes_room_for_the_next_one() {
+    let routes = [("a.test", "", "two"), ("b.test", "", "two")];
+    let (mut wish, mut world) = router(&routes, |wish| wish.default = Some("one"));
+    assert_eq!(world.run(), BalancerStep::Done);
+    pools(&mut world, Some(2));
+    wish.routes.pop();
+    wish.default = Some("three");
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+    assert_eq!(world.actor.route_gaps(&world.facts, world.cloud.now()), Some(Vec::new()));
+}
+
+/// A default backend is in the namespace of its Ingress.
+#[test]
+fn a_default_that_stays_for_want_of_room_is_named_by_its_namespace() {
+    let routes = [("a.test", "", "one"), ("b.test", "", "two"), ("c.other", "", "two")];
+    let (mut wish, mut world) = router(&routes, |wish| wish.default = Some("one"));
+    assert_eq!(world.run(), BalancerStep::Done);
+    pools(&mut world, Some(2));
+    wish.routes.pop();
+    wish.default = Some("three");
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
+    let names: Vec<&str> = gaps.iter().map(|gap| &*gap.name).collect();
+    assert_eq!((names, gaps[0].state), (vec!["shop/"], RouteState::Left));
     pools(&mut world, None);
     assert_eq!(world.run_on(), BalancerStep::Done);
     assert_eq!(answered(&mut world), wish.answers());
