@@ -12,5 +12,6 @@ pub(crate) mod policies;
 pub(crate) mod rebuild;
 mod router;
 pub(crate) mod same;
+mod taken;
 #[cfg(test)]
 mod tests;

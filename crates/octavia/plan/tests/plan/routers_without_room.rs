@@ -7,7 +7,7 @@ use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, Servi
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
-use crate::executor::World;
+use crate::executor::{Way, World};
 use crate::router_wish::{RouterWish, WantedRoute, answered, blocked, router};
 
 const FLAVOR: &str = "f0000000-0000-4000-8000-000000000000";
@@ -34,6 +34,27 @@ fn one_route_too_many_leaves_the_others() {
     assert!(served(&mut world, &wish) >= 10, "{:?}", answered(&mut world));
     let tried = world.sent.iter().filter(|change| matches!(change, CloudChange::CreateBalancer { .. })).count();
     assert_eq!(tried, 2, "with everything, and alone");
+    pools(&mut world, None);
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// What has the longer path is refused, and its requests must not go to the Service with the shorter one.
+#[test]
+fn no_other_answers_where_there_is_no_room_for_one() {
+    let routes = [("a.test", "/a", "two"), ("a.test", "", "one"), FOUR[2], FOUR[3]];
+    let (wish, mut world) = router(&routes, |_| {});
+    pools(&mut world, Some(3));
+    let wanted = wish.answers();
+    while !matches!(world.step(), BalancerStep::Blocked(_)) {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        let wrong = |(request, led): &(_, String)| wanted[request] == "two" && led == "one";
+        assert_eq!(answered(&mut world).into_iter().find(wrong), None, "{step:?}");
+    }
+    assert!(matches!(world.step(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    let others = answered(&mut world).into_iter().filter(|(_, led)| led == "three" || led == "four").count();
+    assert_eq!(others, 10, "{:?}", answered(&mut world));
     pools(&mut world, None);
     assert_eq!(world.run_on(), BalancerStep::Done);
     assert_eq!(answered(&mut world), wish.answers());
