@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gimbal_kuryr_model::{
-    CloudFacts, DesiredEntry, ListenerId, ListenerWish, PoolId, RouteState, RouteTarget, Routing, Text,
+    CloudFacts, DesiredEntry, ListenerId, ListenerWish, PoolId, RouteState, RouteTarget, RoutedPool, Routing, Text,
 };
 
 use crate::actor::Actor;
@@ -125,9 +125,12 @@ impl Actor {
             for policy in policies {
                 let served = is_served(&policy);
                 let why = if served { None } else { self.obstacle(listener, &policy, l7, now) };
+                // What is closed there serves nobody.
+                let is_closed = matches!(&policy.to, RouteTarget::Pool(id) if RoutedPool::is_empty_id(id));
                 for name in policy.names {
                     let of = names.entry(name).or_default();
-                    *(if served { &mut of.served } else { &mut of.missing }) += 1;
+                    of.served += usize::from(served && !is_closed);
+                    of.missing += usize::from(!served);
                     of.why = of.why.take().or_else(|| why.clone());
                 }
             }

@@ -8,7 +8,7 @@ use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
 use crate::executor::{Way, World};
-use crate::router_wish::{RouterWish, WantedRoute, answered, blocked, router};
+use crate::router_wish::{NOBODY, RouterWish, WantedRoute, answered, blocked, router};
 
 const FLAVOR: &str = "f0000000-0000-4000-8000-000000000000";
 
@@ -58,6 +58,18 @@ fn no_other_answers_where_there_is_no_room_for_one() {
     pools(&mut world, None);
     assert_eq!(world.run_on(), BalancerStep::Done);
     assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// An Ingress must not show an address for the requests of it that are answered with 503.
+#[test]
+fn what_is_closed_does_not_count_as_served() {
+    let (_, mut world) = router(&[("a.test", "", NOBODY), ("b.test", "", "two")], |wish| wish.owner = Some("shop/web"));
+    pools(&mut world, Some(1));
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    assert_eq!(world.actor.balancer().unwrap().listeners[0].policies.len(), 1);
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
+    let states: Vec<(&str, RouteState)> = gaps.iter().map(|gap| (&*gap.name, gap.state)).collect();
+    assert_eq!(states, [("shop/web", RouteState::Missing)]);
 }
 
 /// It has the place that the next one needs.
