@@ -38,6 +38,8 @@ pub struct Writer {
     is_down: bool,
     /// Names of routes that Octavia refuses.
     pub refused_routes: BTreeSet<String>,
+    /// Names of routes that Octavia has and nobody wants, for what is to come in their place has no room.
+    pub left_routes: BTreeSet<String>,
     numbers: u64,
     /// Numbers that were handed out and not handled.
     pub unhandled: BTreeMap<u64, DesiredKey>,
@@ -168,7 +170,7 @@ impl Writer {
                 } else {
                     let mut objects = objects(wanted);
                     let refused = self.routes[&**owner].intersection(&self.refused_routes).map(|name| missing(name));
-                    let differences: Vec<_> = refused.collect();
+                    let differences: Vec<_> = refused.chain(self.left_routes.iter().map(|name| left(name))).collect();
                     let phase = if differences.is_empty() { Phase::Ready } else { Phase::Blocked };
                     objects.routes.iter_mut().for_each(|routes| routes.differences.clone_from(&differences));
                     let mut said = report(owner, wanted.generation, phase, objects);
@@ -213,6 +215,10 @@ fn routes(generation: i64) -> ReportedRoutes {
 fn missing(route: &str) -> RouteDifference {
     let why = ReportedCondition { kind: "QuotaExceeded".into(), reason: "Quota".into(), message: "no room".into() };
     RouteDifference { route: route.into(), state: RouteState::Missing, why: Some(why) }
+}
+
+fn left(route: &str) -> RouteDifference {
+    RouteDifference { route: route.into(), state: RouteState::Left, why: None }
 }
 
 fn not_serving() -> ReportedCondition {

@@ -15,7 +15,8 @@ pub struct ReportedRoutes {
 /// Routes of one name that are not as they are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteDifference {
-    /// The name of the routes, see [`Route::name`](crate::Route); empty: that of any other.
+    /// The name of the routes, see [`Route::name`](crate::Route); one that ends with `/`: those that begin with it, which are all of a
+    /// namespace; empty: that of any other.
     pub route: Text,
     /// What is not as it is wanted.
     pub state: RouteState,
@@ -48,7 +49,26 @@ impl ReportedRoutes {
     }
 
     fn have(&self, name: &str, state: RouteState) -> bool {
-        let is_about = |one: &RouteDifference| *one.route == *name || one.route.is_empty();
+        let is_about = |RouteDifference { route, .. }: &RouteDifference| {
+            **route == *name || route.is_empty() || (route.ends_with('/') && name.starts_with(&**route))
+        };
         self.differences.iter().any(|one| one.state == state && is_about(one))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_ends_with_a_slash_is_about_a_namespace() {
+        let left = |route: &str| {
+            let differences = vec![RouteDifference { route: route.into(), state: RouteState::Left, why: None }];
+            let routes = ReportedRoutes { generation: 2, differences };
+            ["team/a", "team/b", "teams/a"].map(|name| routes.have_left(name, 2))
+        };
+        assert_eq!(left("team/a"), [false, true, true]);
+        assert_eq!(left("team/"), [false, false, true]);
+        assert_eq!(left(""), [false; 3]);
     }
 }

@@ -72,6 +72,23 @@ pub enum RouteTarget {
     Redirect(Text),
 }
 
+impl RoutedPool {
+    /// What the ID of a pool without members ends with.
+    const EMPTY: &str = "/_/503";
+
+    /// Returns the ID of a pool that has no members, so that what leads there is answered with 503. No Service has its name.
+    #[must_use]
+    pub fn empty_id(namespace: &str) -> Text {
+        format!("{namespace}{}", Self::EMPTY).into()
+    }
+
+    /// Whether this is the ID of such a pool.
+    #[must_use]
+    pub fn is_empty_id(id: &str) -> bool {
+        id.ends_with(Self::EMPTY)
+    }
+}
+
 impl Routing {
     /// Returns the pool with this ID.
     #[must_use]

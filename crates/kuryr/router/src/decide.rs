@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_resource::{KnownServices, KuryrKind};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, WantedSpec, is_of_somebody, named_ingresses};
+use crate::item::{
+    IngressPlace, WantedSpec, has_ingress_finalizer, ingresses_in, is_made_for_ingresses, named_ingresses,
+};
 
 impl<T> RouterController<T> {
     /// Decides everything that changed.
@@ -86,7 +89,17 @@ impl<T> RouterController<T> {
     /// Whether a router that an Ingress asks for is somebody's own. Only the shared one is taken over.
     pub(crate) fn is_taken(&self, key: &SourceKey) -> bool {
         let object = self.routers.get(key).and_then(|item| item.kept.object());
-        *key != self.settings.ingresses.shared && object.is_some_and(|router| is_of_somebody(router))
+        *key != self.settings.ingresses.shared && object.is_some_and(|router| self.is_of_somebody(router))
+    }
+
+    /// Whether somebody has made a router, and the controller has never touched it. Without its label it is ours if it has routes of an
+    /// Ingress that has our finalizer: anybody can write a name there.
+    fn is_of_somebody(&self, router: &KuryrL7Router) -> bool {
+        let is_ours = |ingress: &SourceKey| {
+            let known = self.ingresses.get(ingress).and_then(|item| item.kept.object());
+            known.is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata)) || !self.knows_ingresses()
+        };
+        !is_made_for_ingresses(router) && !ingresses_in(&router.spec).any(|ingress| is_ours(&ingress))
     }
 
     /// Whether a router is to be there.

@@ -182,13 +182,6 @@ pub(crate) fn is_made_for_ingresses(router: &KuryrL7Router) -> bool {
     router.metadata.meta.labels.contains_key(labels::ROUTER_OF)
 }
 
-/// Whether somebody has made it, and the controller has never touched it.
-pub(crate) fn is_of_somebody(router: &KuryrL7Router) -> bool {
-    let spec = &router.spec;
-    let is_routed = spec.default_ingress.is_some() || spec.routes.iter().any(|route| route.ingress.is_some());
-    !is_made_for_ingresses(router) && !is_routed
-}
-
 /// Names the spec of a KuryrL7Router: the API server counts its changes.
 pub(crate) fn spec_version(router: &KuryrL7Router) -> (Text, i64) {
     (router.metadata.meta.uid.clone(), router.metadata.generation)
@@ -199,8 +192,12 @@ pub(crate) fn named_ingresses(router: &KuryrL7Router) -> BTreeSet<SourceKey> {
     if !is_made_for_ingresses(router) {
         return BTreeSet::new();
     }
-    let spec = &router.spec;
+    ingresses_in(&router.spec).collect()
+}
+
+/// The Ingresses that a spec has routes of, whoever has written it.
+pub(crate) fn ingresses_in(spec: &KuryrL7RouterSpec) -> impl Iterator<Item = SourceKey> {
     let all = spec.routes.iter().map(|route| &route.ingress).chain([&spec.default_ingress]);
     let named = all.filter_map(|ingress| ingress.as_deref()?.split_once('/'));
-    named.map(|(namespace, name)| SourceKey::new(namespace, name)).collect()
+    named.map(|(namespace, name)| SourceKey::new(namespace, name))
 }

@@ -211,11 +211,17 @@ impl Actor {
     /// Whether a listener is to serve TLS, and nothing is stored that it could serve it with.
     pub(crate) fn lacks_certificate(&self, id: ListenerId) -> bool {
         let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return false };
-        terminates(wanted, id) && self.references(wanted).is_empty()
+        terminates(wanted, id) && !self.can_refer(wanted)
+    }
+
+    /// Whether listeners have anything to refer to.
+    fn can_refer(&self, wanted: &DesiredLoadBalancer) -> bool {
+        let wishes = wanted.header.routing.as_deref().map(|one| &*one.certificates).unwrap_or_default();
+        wishes.iter().any(|wish| self.usable(wish).is_some()) || !self.served_references().is_empty()
     }
 
     /// Returns what listeners are to refer to, the default first.
-    pub(crate) fn references(&self, wanted: &DesiredLoadBalancer) -> Vec<String> {
+    pub(crate) fn references(&self, wanted: &DesiredLoadBalancer, now: Duration) -> Vec<String> {
         let mut references: Vec<String> = Vec::new();
         let wishes = wanted.header.routing.as_deref().map(|one| &*one.certificates).unwrap_or_default();
         for secret in wishes.iter().filter_map(|wish| self.usable(wish)) {
@@ -224,13 +230,14 @@ impl Actor {
             }
         }
         let lacking = self.namespaces_without_certificates(wanted);
-        // A listener for HTTPS has to have one.
-        let stays_whole = references.is_empty() || self.redirects_are_left(wanted);
+        // A listener for HTTPS has to have one. What is about to be stored may be for a host that another namespace had until now.
+        let comes = wishes.iter().any(|wish| self.usable(wish).is_none() && self.is_about_to_be_stored(wish, now));
+        let stays_whole = references.is_empty() || comes || self.redirects_are_left(wanted);
         if lacking.is_empty() && !stays_whole {
             return references;
         }
         // Until all of a namespace are stored, while it is not known what is, or while clients are sent to HTTPS that are not to be, what
-        // is served for it stays: the default one as well, if that is missing. Other namespaces do not wait for it.
+        // is served for it stays: the default one as well, if that is missing. Other namespaces wait for it only as long as it comes.
         let lacks_default = wishes.first().is_some_and(|wish| self.usable(wish).is_none());
         let stays = |reference: &str| {
             let secret = self.seen.secrets.iter().find(|one| one.reference == reference);
@@ -244,6 +251,19 @@ impl Actor {
             }
         }
         references
+    }
+
+    /// Whether nothing is in the way of a certificate that is not stored yet. What is refused, goes on failing or never comes must not
+    /// keep in service what others have replaced.
+    fn is_about_to_be_stored(&self, wish: &CertificateWish, now: Duration) -> bool {
+        let goes_on = |part: &PlanPart| match self.memory.block_of(part, now) {
+            None => true,
+            Some(block) => *block == Block::Failing && !self.memory.fails_on(part),
+        };
+        let asked = self.memory.certificates.asked.get(&wish.hash);
+        goes_on(&PlanPart::Certificate(wish.hash))
+            && goes_on(&PlanPart::Secrets)
+            && asked.is_none_or(|asked| now < *asked + ASK_AGAIN)
     }
 
     /// Returns the namespaces of Secrets for which nothing is stored that could be used.
@@ -266,7 +286,7 @@ impl Actor {
     pub(crate) fn serves_https(&self, wanted: &DesiredLoadBalancer) -> bool {
         let mut ids = wanted.header.listeners.iter().map(|wish| wish.id).filter(|id| terminates(wanted, *id));
         match self.balancer() {
-            None => !self.references(wanted).is_empty(),
+            None => self.can_refer(wanted),
             Some(balancer) => ids.any(|id| listener_at(balancer, id).is_some()),
         }
     }

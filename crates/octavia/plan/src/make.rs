@@ -34,7 +34,7 @@ impl Actor {
             abilities,
             has_one_address: !wanted.header.vip.additional_subnets.is_empty() && has_one(),
             sharing: self.sharing.as_deref(),
-            certificates: self.references(wanted),
+            certificates: self.references(wanted, now),
             redirects: self.redirects_for_now(wanted),
         }
     }

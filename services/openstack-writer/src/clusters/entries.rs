@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use gimbal_kuryr_model::{CertificateContent, CertificateHash, DesiredEntry, DesiredKey, Phase, Text};
+use gimbal_kuryr_model::{
+    CertificateContent, CertificateHash, DesiredEntry, DesiredKey, DesiredLoadBalancer, Phase, Text,
+};
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_octavia_plan::{FoundContent, SecretPayload};
 use gimbal_octavia_registry::sharing_owner;
@@ -157,7 +159,7 @@ impl Clusters {
         let Some(state) = self.clusters.get_mut(name) else { return false };
         state.left_out.remove(key);
         state.used.decide_anew(key);
-        let verdict = state.verdict(key);
+        let verdict = state.verdict(key, self.registry.wanted(name, key));
         state.unchecked.remove(key);
         let before = state.refused.remove(key);
         let was_refused = before.is_some();
@@ -238,7 +240,8 @@ impl ClusterState {
         offers && self.has_doubts && self.end.backlog() == 0
     }
 
-    fn verdict(&mut self, key: &DesiredKey) -> Verdict {
+    /// Decides about an entry; `former` is what is wanted of it so far.
+    fn verdict(&mut self, key: &DesiredKey, former: Option<&DesiredLoadBalancer>) -> Verdict {
         let Some(entry) = self.end.entry(key).cloned() else { return Verdict::Gone };
         let group = sharing_owner(&entry);
         let is_released =
@@ -277,7 +280,7 @@ impl ClusterState {
                 let (placed, kept) = policy.without_kept(policy.placed(wanted));
                 let (placed, members) = policy.with_allowed_members(placed)?;
                 let (placed, waiting) = if placed.header.routing.is_some() {
-                    with_most_members(placed, self.used.most_members(key, &policy.quota))
+                    with_most_members(placed, former, self.used.most_members(key, &policy.quota))
                 } else {
                     (placed, 0)
                 };

@@ -84,18 +84,18 @@ impl Ends {
 
     /// The same where load balancers exist, each with an owner and a name, the oldest first.
     fn with(entries: &[(DesiredKey, DesiredEntry)], made: &[(&str, &str)], quota: ClusterQuota) -> Self {
+        Self::with_policy(entries, made, ClusterPolicy { quota, ..ClusterPolicy::default() })
+    }
+
+    /// The same with a policy, whatever its project and subnet.
+    fn with_policy(entries: &[(DesiredKey, DesiredEntry)], made: &[(&str, &str)], policy: ClusterPolicy) -> Self {
         let now = Instant::now();
         let config = ClusterConfig {
             name: "prod1".parse().unwrap(),
             identity: "spiffe://prod1".to_owned(),
             uid: None,
             former_uids: BTreeSet::new(),
-            policy: ClusterPolicy {
-                project: "own".into(),
-                service_subnet: Some("services".into()),
-                quota,
-                ..ClusterPolicy::default()
-            },
+            policy: ClusterPolicy { project: "own".into(), service_subnet: Some("services".into()), ..policy },
             guards: gimbal_octavia_registry::ClusterGuards::default(),
             quarantine: false,
         };

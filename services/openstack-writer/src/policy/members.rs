@@ -68,9 +68,14 @@ impl ClusterPolicy {
     }
 }
 
-/// Returns a router with at most `most` members, and how many are left out: of each pool alike, those first that take new connections.
+/// Returns a router with at most `most` members, and how many are left out: of each pool alike, those first that take new connections,
+/// and among equals those of `former`, which is wanted so far: one that serves does not give way to one that is new.
 /// What one Service has no room for must not stop the routes to the others.
-pub fn with_most_members(wanted: DesiredLoadBalancer, most: u64) -> (DesiredLoadBalancer, usize) {
+pub fn with_most_members(
+    wanted: DesiredLoadBalancer,
+    former: Option<&DesiredLoadBalancer>,
+    most: u64,
+) -> (DesiredLoadBalancer, usize) {
     let all = wanted.members.as_slice();
     let most = usize::try_from(most).unwrap_or(usize::MAX);
     let left_out = all.len().saturating_sub(most);
@@ -78,7 +83,8 @@ pub fn with_most_members(wanted: DesiredLoadBalancer, most: u64) -> (DesiredLoad
         return (wanted, 0);
     }
     let mut in_pools = all.to_vec();
-    in_pools.sort_by(|one, other| (one.weight == 0, &one.id).cmp(&(other.weight == 0, &other.id)));
+    let is_new = |member: &DesiredMember| former.is_none_or(|former| former.members.get(&member.id).is_none());
+    in_pools.sort_by_cached_key(|member| (member.weight == 0, is_new(member), member.id.clone()));
     let mut places: BTreeMap<PoolId, usize> = BTreeMap::new();
     let mut placed: Vec<(usize, DesiredMember)> = Vec::with_capacity(in_pools.len());
     for member in in_pools {

@@ -264,20 +264,23 @@ fn one_that_somebody_made_is_served_and_left_alone() {
 
 #[test]
 fn an_ingress_that_asks_for_one_that_somebody_made_does_not_get_it() {
-    let mut world = served();
-    let spec =
-        json!({"project_id": "project", "subnet_id": "services", "routes": [{"path": "/x", "redirect": "http://x"}]});
-    world.api.create(Kind::Router, "team/mine", json!({"spec": spec}));
-    world.rest();
-    world.api.edit(Kind::Ingress, "team/a", |it| it["metadata"]["annotations"][api::ANNOTATION] = json!("group:mine"));
-    world.rest();
-    let router = world.api.get(Kind::Router, "team/mine").unwrap();
-    assert_eq!((&router["spec"], router["metadata"].get("labels")), (&spec, None));
-    assert_eq!(world.reasons(KuryrKind::Ingress), ["KuryrIngressSkipped"], "{:?}", world.notices);
-    world.api.delete(Kind::Ingress, "team/a");
-    world.rest();
-    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
-    assert_eq!(world.api.get(Kind::Router, "team/mine").unwrap()["spec"], spec);
+    // Whoever writes a router may write the name of an Ingress into it.
+    for route in [json!({"path": "/x", "redirect": "http://x"}), json!({"path": "/x", "ingress": "team/none"})] {
+        let mut world = served();
+        let spec = json!({"project_id": "project", "subnet_id": "services", "routes": [route]});
+        world.api.create(Kind::Router, "team/mine", json!({"spec": spec}));
+        world.rest();
+        let group = json!("group:mine");
+        world.api.edit(Kind::Ingress, "team/a", |it| it["metadata"]["annotations"][api::ANNOTATION] = group);
+        world.rest();
+        let router = world.api.get(Kind::Router, "team/mine").unwrap();
+        assert_eq!((&router["spec"], router["metadata"].get("labels")), (&spec, None));
+        assert_eq!(world.reasons(KuryrKind::Ingress), ["KuryrIngressSkipped"], "{:?}", world.notices);
+        world.api.delete(Kind::Ingress, "team/a");
+        world.rest();
+        assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+        assert_eq!(world.api.get(Kind::Router, "team/mine").unwrap()["spec"], spec);
+    }
 }
 
 #[test]

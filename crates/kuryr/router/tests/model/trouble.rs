@@ -368,3 +368,23 @@ fn nothing_is_offered_before_the_watch_has_shown_it() {
     world.drain();
     assert_eq!(world.heard.len(), 1, "{:?}", world.heard);
 }
+
+/// A default that has no room yet: the former one stays, and only that of a namespace.
+#[test]
+fn a_default_that_is_left_keeps_no_ingress_of_another_namespace() {
+    let mut world = served();
+    world.api.create(Kind::Ingress, "other/b", ingress("kuryr", None, "s2"));
+    world.rest();
+    world.writer.left_routes.insert("team/".to_owned());
+    for ingress in ["team/a", "other/b"] {
+        world.api.delete(Kind::Ingress, ingress);
+    }
+    world.rest();
+    assert_eq!(world.api.get(Kind::Ingress, "other/b"), None);
+    assert!(world.api.get(Kind::Ingress, "team/a").is_some(), "it waits");
+    world.writer.left_routes.clear();
+    world.break_stream();
+    world.rest();
+    world.check();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+}

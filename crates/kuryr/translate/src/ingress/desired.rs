@@ -182,7 +182,7 @@ fn routing(object: &KuryrL7Router, certificates: Box<[CertificateWish]>) -> Resu
     });
     let default = default.transpose()?;
     // Each policy needs a pool, also one that answers with 503: that one has no members. No Service has its name.
-    let empty = RoutedPool { id: format!("{}/_/503", object.metadata.meta.namespace).into(), name: "503".into() };
+    let empty = RoutedPool { id: RoutedPool::empty_id(&object.metadata.meta.namespace), name: "503".into() };
     let is_https = !certificates.is_empty();
     let over_http = spec.routes.iter().map(|one| match &one.redirect {
         // Where nothing answers over HTTPS, its requests would be lost. An API server whose definition is older knows no `https`.

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use gimbal_kuryr_model::{
-    CloudFacts, DesiredEntry, ListenerId, ListenerWish, PoolId, RouteState, RouteTarget, Routing, Text,
+    CloudFacts, DesiredEntry, ListenerId, ListenerWish, PoolId, RouteState, RouteTarget, RoutedPool, Routing, Text,
 };
 
 use crate::actor::Actor;
+use crate::certificates::namespace_of;
 use crate::children::listener_at;
-use crate::mark::{KEEP, tag_of_pool};
+use crate::mark::{KEEP, service_of, tag_of_pool};
 use crate::memory::PlanPart;
+use crate::routing::content::{content, wanted_content};
 use crate::routing::fold::{FoldedRoutes, WantedPolicy};
-use crate::routing::policies::{content, wanted_content};
 use crate::routing::router::NO_POLICIES;
 use crate::seen::{Provisioning, SeenBalancer};
 use crate::seen_policy::SeenPolicy;
@@ -21,7 +22,7 @@ use crate::step::Block;
 /// Routes of one name that are not as they are wanted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteGap {
-    /// Their name; empty: that of any other.
+    /// Their name; one that ends with `/`: those that begin with it; empty: that of any other.
     pub name: Text,
     /// What is not as it is wanted.
     pub state: RouteState,
@@ -86,8 +87,7 @@ impl Actor {
                 let default = listener.default_pool.as_deref();
                 let is_default = |id: &Text| leads_to(balancer, default, id);
                 if default.is_some() && !routing.default.as_ref().is_some_and(is_default) {
-                    // It has the name of no Ingress.
-                    names.insert(Text::default());
+                    names.insert(left_default(balancer, default));
                 }
                 let ours = listener.policies.iter().filter(|one| self.mark.is_on(&one.tags));
                 // One that somebody keeps stays, whatever becomes of its owner.
@@ -125,9 +125,12 @@ impl Actor {
             for policy in policies {
                 let served = is_served(&policy);
                 let why = if served { None } else { self.obstacle(listener, &policy, l7, now) };
+                // What is closed there serves nobody.
+                let is_closed = matches!(&policy.to, RouteTarget::Pool(id) if RoutedPool::is_empty_id(id));
                 for name in policy.names {
                     let of = names.entry(name).or_default();
-                    *(if served { &mut of.served } else { &mut of.missing }) += 1;
+                    of.served += usize::from(served && !is_closed);
+                    of.missing += usize::from(!served);
                     of.why = of.why.take().or_else(|| why.clone());
                 }
             }
@@ -174,6 +177,13 @@ pub(crate) fn leads_there(balancer: &SeenBalancer, seen: &SeenPolicy, wanted: &W
         RouteTarget::Redirect(to) => seen.prefix.as_deref() == Some(&**to),
         RouteTarget::Pool(id) => leads_to(balancer, seen.pool.as_deref(), id),
     }
+}
+
+/// Returns whose default is left. The pool has the name of no Ingress, but a default backend is in the namespace of its Ingress.
+fn left_default(balancer: &SeenBalancer, pool: Option<&str>) -> Text {
+    let found = balancer.pools.iter().find(|one| pool == Some(&*one.id));
+    let service = found.and_then(|one| one.tags.iter().find_map(|tag| service_of(tag)));
+    service.map(|service| format!("{}/", namespace_of(service)).into()).unwrap_or_default()
 }
 
 /// Whether the pool with this ID is that of a Service.

@@ -8,9 +8,9 @@ use gimbal_kuryr_model::{DesiredLoadBalancer, Route, RouteTarget, Routing};
 use crate::actor::Actor;
 use crate::certificates::{namespace_of, terminates};
 use crate::children::listener_at;
+use crate::routing::content::{content, wanted_content};
 use crate::routing::difference::leads_there;
 use crate::routing::fold::{WantedPolicy, fold};
-use crate::routing::policies::{content, wanted_content};
 use crate::seen_policy::SeenPolicy;
 
 /// Which clients may be sent to HTTPS.

@@ -6,6 +6,7 @@ use gimbal_kuryr_model::{
     HostMatch, ListenerId, LoadBalancerHeader, MOST_NAME, PathMatch, Route, RouteTarget, Routing, Text,
 };
 
+use crate::routing::taken::TakenRequests;
 use crate::seen_policy::identity;
 
 /// The most characters of a rule's value.
@@ -19,6 +20,8 @@ pub(crate) struct WantedPolicy {
     pub(crate) to: RouteTarget,
     /// The names of its routes, each once.
     pub(crate) names: Vec<Text>,
+    /// The requests that it takes.
+    pub(crate) takes: TakenRequests,
 }
 
 /// A wanted rule.
@@ -159,7 +162,14 @@ impl<'a> Group<'a> {
         // A policy without rules takes nothing.
         let all = || WantedRule { kind: "PATH", compare: "STARTS_WITH", value: "/".to_owned() };
         let rules = if rules.is_empty() { vec![all()] } else { rules };
-        WantedPolicy { rules, to: self.first.to.clone(), names: self.names.clone() }
+        WantedPolicy { rules, to: self.first.to.clone(), names: self.names.clone(), takes: self.taken() }
+    }
+
+    fn taken(&self) -> TakenRequests {
+        let exact = self.exact.iter().map(|path| PathMatch::Exact((*path).into()));
+        let prefixes = self.prefixes.iter().map(|path| PathMatch::Prefix((*path).into()));
+        let paths = if self.any { vec![PathMatch::Any] } else { exact.chain(prefixes).collect() };
+        TakenRequests { host: self.first.host.clone(), paths }
     }
 }
 

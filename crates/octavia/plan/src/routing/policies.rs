@@ -14,6 +14,9 @@
 //! A policy goes in one request, and Octavia takes its rules along in the same change. Without one of its rules it would take
 //! more than before, so rules are not removed one by one.
 //!
+//! Where a policy that is to come has no room in a quota, those that are new and behind it and would take its requests do not come
+//! either: the same path must not be answered by another Service.
+//!
 //! As many policies as possible stay where they are: the longest run of those that are in the wanted order already. What such a
 //! change leads to is a listener of which the same is true, so the next change is planned anew from what is seen then.
 
@@ -24,10 +27,11 @@ use serde_json::{Map, Value, json};
 
 use crate::change::CloudChange;
 use crate::mark::with_missing;
+use crate::routing::content::{content, rule_content, wanted_content};
 use crate::routing::fold::{WantedPolicy, WantedRule};
 use crate::routing::order::{Found, Order};
 use crate::seen::{Provisioning, SeenListener};
-use crate::seen_policy::{SeenPolicy, SeenRule};
+use crate::seen_policy::SeenPolicy;
 
 /// The kind of a rule about the host.
 const HOST: &str = "HOST_NAME";
@@ -53,8 +57,8 @@ pub(crate) enum PolicyWay {
     Open(String),
     /// Soon, and what it would take stays where it is until then.
     Soon,
-    /// When there is room for it, or what fails does so no longer. It stops no other, but what its owners have of its host serves
-    /// until then.
+    /// When there is room for it, or what fails does so no longer. What its owners have of its host serves until then, and what is
+    /// new and would take its requests waits for it. It stops no other.
     Later,
     /// Not soon. It stops no other.
     Shut,
@@ -102,6 +106,15 @@ pub(crate) enum PolicyRepair {
     Anew,
 }
 
+/// What comes later than something that could be done now.
+#[derive(Default)]
+struct Awaited<'a> {
+    /// Hosts of those that come soon.
+    hosts: BTreeSet<Option<&'a str>>,
+    /// Those that there is no room for yet, and those behind them that would take their requests.
+    without_room: Vec<&'a PolicyWish>,
+}
+
 impl PolicyPlan<'_> {
     /// Returns the next change; `None` if there is nothing to do, or nothing that can be done for now.
     pub(crate) fn next(&self) -> Option<CloudChange> {
@@ -119,7 +132,7 @@ impl PolicyPlan<'_> {
         };
         let back = match self.default_change() {
             // What a wanted policy is to take that comes soon stays where it is until then.
-            Some(change) if awaited.is_empty() => return Some(change),
+            Some(change) if awaited.hosts.is_empty() => return Some(change),
             // What goes may be taken by nothing else then.
             None if self.default != Some(DefaultPool::Soon) => self.back(&surplus, &found, &order, awaited),
             _ => None,
@@ -206,17 +219,25 @@ impl PolicyPlan<'_> {
         self.seen().iter().position(is_begun).map_or(Found::Nothing, Found::Down)
     }
 
-    /// Returns the change that brings the first policy forward; without one, the hosts of those that come soon.
-    fn forward(&self, found: &[Found], order: &Order) -> Result<CloudChange, BTreeSet<Option<&str>>> {
-        let mut awaited = BTreeSet::new();
+    /// Returns the change that brings the first policy forward; without one, what comes later.
+    fn forward(&self, found: &[Found], order: &Order) -> Result<CloudChange, Awaited<'_>> {
+        let mut awaited = Awaited::default();
         for (at, wish) in self.wishes.iter().enumerate() {
             let change = self.forward_one(at, found, order);
+            let is_up = matches!(found[at], Found::Up(_));
             // It would take what one is to take that comes soon and before it.
-            let is_held = change.is_some() && awaited.iter().any(|host| overlap(*host, wish.host()));
-            match change {
-                Some(change) if !is_held => return Ok(change),
-                None if wish.way != PolicyWay::Soon => {}
-                _ => drop(awaited.insert(wish.host())),
+            let waits = change.is_some() && awaited.hosts.iter().any(|host| overlap(*host, wish.host()));
+            // The same of one that there is no room for yet. What is up already has taken that before, too.
+            let lacks_other = || awaited.without_room.iter().any(|one| one.policy.takes.meet(&wish.policy.takes));
+            let is_held = change.is_some() && !is_up && lacks_other();
+            if let Some(change) = change.filter(|_| !waits && !is_held) {
+                return Ok(change);
+            }
+            if waits || wish.way == PolicyWay::Soon {
+                awaited.hosts.insert(wish.host());
+            }
+            if is_held || (wish.way == PolicyWay::Later && !is_up) {
+                awaited.without_room.push(wish);
             }
         }
         Err(awaited)
@@ -283,22 +304,20 @@ impl PolicyPlan<'_> {
         surplus: &[usize],
         found: &[Found],
         order: &Order,
-        mut awaited: BTreeSet<Option<&'a str>>,
+        awaited: Awaited<'a>,
     ) -> Option<CloudChange> {
+        let Awaited { hosts: mut awaited, without_room } = awaited;
         let moved = (0..found.len()).filter(|wish| order.goes_back(*wish)).filter_map(|wish| {
             let is_open = matches!(self.wishes[wish].way, PolicyWay::Open(_));
             Some((found[wish].place().filter(|_| is_open)?, Some(wish)))
         });
         let mut all: Vec<(usize, Option<usize>)> = surplus.iter().map(|at| (*at, None)).chain(moved).collect();
         all.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((turn(&self.seen()[*at]), *at)));
-        let lacks_room = |(wish, found): &(&PolicyWish, &Found)| {
-            wish.way == PolicyWay::Later && !matches!(found, Found::Up(_)) && wish.host().is_some()
-        };
-        let without_room: BTreeSet<Option<&str>> =
-            self.wishes.iter().zip(found).filter(lacks_room).map(|(wish, _)| wish.host()).collect();
+        let without_room: BTreeSet<&str> = without_room.into_iter().filter_map(PolicyWish::host).collect();
         all.into_iter().find_map(|(at, wish)| {
             let seen = &self.seen()[at];
-            if without_room.contains(&host_of(seen)) && (wish.is_some() || self.is_of_wanted_owners(seen)) {
+            let lacks_room = host_of(seen).is_some_and(|host| without_room.contains(host));
+            if lacks_room && (wish.is_some() || self.is_of_wanted_owners(seen)) {
                 return None;
             }
             if awaited.iter().any(|host| overlap(*host, host_of(seen))) {
@@ -437,10 +456,6 @@ impl WantedRule {
         }
         body
     }
-
-    fn content(&self) -> String {
-        format!("{} {} {}", self.kind, self.compare, self.value)
-    }
 }
 
 fn host_of(seen: &SeenPolicy) -> Option<&str> {
@@ -461,26 +476,4 @@ fn turn(seen: &SeenPolicy) -> u8 {
         "REDIRECT_TO_POOL" => 2,
         _ => 1,
     }
-}
-
-/// Returns what a policy takes: two with one content take the same requests.
-pub(crate) fn content(action: &str, rules: &[SeenRule]) -> String {
-    joined(action, rules.iter().map(rule_content).collect())
-}
-
-/// The same, of a wanted one.
-pub(crate) fn wanted_content(policy: &WantedPolicy) -> String {
-    joined(policy.action(), policy.rules.iter().map(WantedRule::content).collect())
-}
-
-fn joined(action: &str, mut rules: Vec<String>) -> String {
-    rules.sort();
-    format!("{action}\n{}", rules.join("\n"))
-}
-
-/// Returns what a rule compares. One that is not as ours are is like none of them.
-fn rule_content(rule: &SeenRule) -> String {
-    let usual = !rule.invert && rule.admin_state_up && rule.key.is_none();
-    let other = if usual { String::new() } else { format!("{} {} {:?} ", rule.invert, rule.admin_state_up, rule.key) };
-    format!("{other}{} {} {}", rule.kind, rule.compare, rule.value)
 }

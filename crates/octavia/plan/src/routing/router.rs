@@ -10,7 +10,7 @@ use crate::actor::Actor;
 use crate::certificates::terminates;
 use crate::change::CloudChange;
 use crate::children::listener_at;
-use crate::mark::{KEEP, route_tag};
+use crate::mark::{KEEP, route_tag, service_of};
 use crate::members::MembersByPlace;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
@@ -76,6 +76,14 @@ impl WantedBalancer<'_> {
         if let Some(name) = routing.default.as_ref().and_then(|id| self.service_pool_name(id)) {
             body["default_pool"] = json!({"name": name});
         }
+    }
+
+    /// Whether what no policy takes goes to a pool that is not wanted any more.
+    fn leads_to_former(&self, balancer: &SeenBalancer, listener: &SeenListener) -> bool {
+        let Some(routing) = self.wanted.header.routing.as_deref() else { return false };
+        let mut led_to = balancer.pools.iter().filter(|pool| listener.default_pool.as_ref() == Some(&pool.id));
+        let is_wanted = |tag: &String| service_of(tag).is_some_and(|id| routing.pool(id).is_some());
+        led_to.any(|pool| !pool.tags.iter().any(is_wanted))
     }
 
     fn policy_wish(&self, policy: WantedPolicy, way: PolicyWay, repair: PolicyRepair) -> PolicyWish {
@@ -177,8 +185,11 @@ impl Actor {
             None => Some(DefaultPool::Nowhere),
             Some(id) => match led_to(id) {
                 Some(pool) => Some(DefaultPool::Pool(&pool.id)),
-                None => (self.way_of_missing(&PlanPart::Port(Some(listener_id)), id, now) == PolicyWay::Soon)
-                    .then_some(DefaultPool::Soon),
+                None => match self.way_of_missing(&PlanPart::Port(Some(listener_id)), id, now) {
+                    PolicyWay::Soon => Some(DefaultPool::Soon),
+                    // A pool that nobody wants may have the place that the new one needs, and keeps it as long as it is led to.
+                    _ => target.leads_to_former(balancer, listener).then_some(DefaultPool::Nowhere),
+                },
             },
         };
         let ours = |seen: &SeenPolicy| self.mark.is_on(&seen.tags);

@@ -3,3 +3,4 @@
 mod evaluate;
 mod folding;
 mod order;
+mod taken;

@@ -388,6 +388,29 @@ fn a_certificate_that_cannot_be_stored_keeps_none_of_another_namespace() {
     assert_eq!(served(&world), Some(names(&[("shop/a", 3)])));
 }
 
+/// Clients are sent to HTTPS all the while, and would be shown another's.
+#[test]
+fn a_host_that_moves_to_another_namespace_has_its_certificate_until_the_next_is_stored() {
+    let (mut wish, mut world) = made(&[("a/tls", 1), ("c/tls", 2)]);
+    let before = served(&world);
+    wish.certificates = vec![("b/tls", 3), ("c/tls", 2)];
+    world.is_silent = true;
+    world.sent.clear();
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(3));
+    assert_eq!((served(&world), told(&world)), (before, Vec::new()));
+    world.is_silent = false;
+    world.run_for(Duration::from_secs(120));
+    assert_eq!(told(&world), ["store", "refer", "remove"]);
+    assert_eq!(served(&world), Some(names(&wish.certificates)));
+    // A content that never comes does not keep for good what another has given up.
+    wish.certificates = vec![("a/tls", 4), ("c/tls", 2)];
+    world.is_silent = true;
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(180));
+    assert_eq!(served(&world), Some(names(&[("c/tls", 2)])));
+}
+
 /// Who was sent there finds the certificate and the route that were there, until no one is sent there any more.
 #[test]
 fn what_clients_are_sent_to_goes_after_the_redirect() {

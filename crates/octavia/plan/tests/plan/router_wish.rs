@@ -20,6 +20,9 @@ use crate::wish::{Wish, cloud};
 pub const HOSTS: [&str; 5] = ["a.test", "b.test:8080", "A.test:80", "x.a.test", "c.other"];
 pub const PATHS: [&str; 5] = ["/", "/a", "/a/b", "/ab", "/c?a=/a"];
 
+/// The target of what is answered with 503.
+pub const NOBODY: &str = "_";
+
 /// Host, path and target: `*.a.test`, `=/a` for exactly this path, the name of a Service or an address.
 pub type WantedRoute = (&'static str, &'static str, &'static str);
 
@@ -78,12 +81,16 @@ impl RouterWish {
     }
 
     fn members_of(&self, service: &str) -> Vec<u8> {
-        self.members.get(service).cloned().unwrap_or_else(|| vec![1, 2])
+        let usual = || if service == NOBODY { Vec::new() } else { vec![1, 2] };
+        self.members.get(service).cloned().unwrap_or_else(usual)
     }
 
     pub fn entry(&self) -> DesiredEntry {
         let DesiredEntry::LoadBalancer(plain) = self.base.entry() else { panic!() };
-        let id = |service: &str| format!("shop/{service}/80").into();
+        let id = |service: &str| match service {
+            NOBODY => RoutedPool::empty_id("shop"),
+            service => format!("shop/{service}/80").into(),
+        };
         let name = |service: &str| format!("shop_{service}{}", self.suffix).into();
         let pools = self.services().into_iter().map(|one| RoutedPool { id: id(one), name: name(one) });
         let listeners = [80, 443].into_iter().filter(|port| *port == 80 || !self.certificates.is_empty());

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use gimbal_kuryr_model::RouteState;
 use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
 use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
-use crate::executor::World;
-use crate::router_wish::{RouterWish, WantedRoute, answered, blocked, router};
+use crate::executor::{Way, World};
+use crate::router_wish::{NOBODY, RouterWish, WantedRoute, answered, blocked, router};
 
 const FLAVOR: &str = "f0000000-0000-4000-8000-000000000000";
 
@@ -33,6 +34,75 @@ fn one_route_too_many_leaves_the_others() {
     assert!(served(&mut world, &wish) >= 10, "{:?}", answered(&mut world));
     let tried = world.sent.iter().filter(|change| matches!(change, CloudChange::CreateBalancer { .. })).count();
     assert_eq!(tried, 2, "with everything, and alone");
+    pools(&mut world, None);
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// What has the longer path is refused, and its requests must not go to the Service with the shorter one.
+#[test]
+fn no_other_answers_where_there_is_no_room_for_one() {
+    let routes = [("a.test", "/a", "two"), ("a.test", "", "one"), FOUR[2], FOUR[3]];
+    let (wish, mut world) = router(&routes, |_| {});
+    pools(&mut world, Some(3));
+    let wanted = wish.answers();
+    while !matches!(world.step(), BalancerStep::Blocked(_)) {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        let wrong = |(request, led): &(_, String)| wanted[request] == "two" && led == "one";
+        assert_eq!(answered(&mut world).into_iter().find(wrong), None, "{step:?}");
+    }
+    assert!(matches!(world.step(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    let others = answered(&mut world).into_iter().filter(|(_, led)| led == "three" || led == "four").count();
+    assert_eq!(others, 10, "{:?}", answered(&mut world));
+    pools(&mut world, None);
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// An Ingress must not show an address for the requests of it that are answered with 503.
+#[test]
+fn what_is_closed_does_not_count_as_served() {
+    let (_, mut world) = router(&[("a.test", "", NOBODY), ("b.test", "", "two")], |wish| wish.owner = Some("shop/web"));
+    pools(&mut world, Some(1));
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    assert_eq!(world.actor.balancer().unwrap().listeners[0].policies.len(), 1);
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
+    let states: Vec<(&str, RouteState)> = gaps.iter().map(|gap| (&*gap.name, gap.state)).collect();
+    assert_eq!(states, [("shop/web", RouteState::Missing)]);
+}
+
+/// It has the place that the next one needs.
+#[test]
+fn the_pool_of_a_former_default_makes_room_for_the_next_one() {
+    let routes = [("a.test", "", "two"), ("b.test", "", "two")];
+    let (mut wish, mut world) = router(&routes, |wish| wish.default = Some("one"));
+    assert_eq!(world.run(), BalancerStep::Done);
+    pools(&mut world, Some(2));
+    wish.routes.pop();
+    wish.default = Some("three");
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert_eq!(answered(&mut world), wish.answers());
+    assert_eq!(world.actor.route_gaps(&world.facts, world.cloud.now()), Some(Vec::new()));
+}
+
+/// A default backend is in the namespace of its Ingress.
+#[test]
+fn a_default_that_stays_for_want_of_room_is_named_by_its_namespace() {
+    let routes = [("a.test", "", "one"), ("b.test", "", "two"), ("c.other", "", "two")];
+    let (mut wish, mut world) = router(&routes, |wish| wish.default = Some("one"));
+    assert_eq!(world.run(), BalancerStep::Done);
+    pools(&mut world, Some(2));
+    wish.routes.pop();
+    wish.default = Some("three");
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
+    let names: Vec<&str> = gaps.iter().map(|gap| &*gap.name).collect();
+    assert_eq!((names, gaps[0].state), (vec!["shop/"], RouteState::Left));
     pools(&mut world, None);
     assert_eq!(world.run_on(), BalancerStep::Done);
     assert_eq!(answered(&mut world), wish.answers());

@@ -23,7 +23,42 @@ fn router(owner: &str, members_of: Option<&str>) -> DesiredEntry {
     DesiredEntry::LoadBalancer(wanted)
 }
 
+/// A router with these pools, and members by the last byte of their address.
+fn router_with(pools: &[&str], members: &[(&str, u8)]) -> DesiredEntry {
+    let DesiredEntry::LoadBalancer(mut wanted) = router("r1", None) else { panic!() };
+    let pool = |name: &&str| RoutedPool { id: format!("shop/{name}/80").into(), name: format!("shop_{name}").into() };
+    let pools = pools.iter().map(pool).collect();
+    Arc::make_mut(&mut wanted.header).routing = Some(Box::new(Routing { pools, ..Routing::default() }));
+    let member = |(pool, last): &(&str, u8)| DesiredMember {
+        id: MemberId {
+            pool: PoolId::Service(format!("shop/{pool}/80").into()),
+            address: [10, 1, 0, *last].into(),
+            port: 8080,
+        },
+        weight: 1,
+        name: None,
+        subnet: None,
+    };
+    wanted.members = DesiredMembers::new(members.iter().map(member).collect());
+    DesiredEntry::LoadBalancer(wanted)
+}
+
+fn with_members(members: u64) -> ClusterPolicy {
+    let quota = ClusterQuota { members, ..ClusterQuota::default() };
+    ClusterPolicy { enable_ingress: true, quota, ..ClusterPolicy::default() }
+}
+
 impl Ends {
+    /// The last bytes of the addresses of the members that are wanted from the registry.
+    fn members_of(&self, key: &DesiredKey) -> Vec<u8> {
+        let wanted = self.all.registry.wanted("prod1", key).unwrap();
+        let last = |member: &DesiredMember| match member.id.address {
+            std::net::IpAddr::V4(address) => address.octets()[3],
+            std::net::IpAddr::V6(_) => panic!("{member:?}"),
+        };
+        wanted.members.as_slice().iter().map(last).collect()
+    }
+
     fn enable_ingress(&mut self, enable_ingress: bool) {
         let state = self.all.get("prod1").unwrap();
         let policy = ClusterPolicy { enable_ingress, ..state.config.policy.clone() };
@@ -73,26 +108,7 @@ fn members_of_a_pool_that_a_router_lacks_are_refused_with_it() {
 #[test]
 fn a_router_whose_members_have_no_room_goes_on_with_its_routes() {
     let router_key = router_key();
-    let with = |pools: &[&str], members: &[(&str, u8)]| {
-        let DesiredEntry::LoadBalancer(mut wanted) = router("r1", None) else { panic!() };
-        let pool =
-            |name: &&str| RoutedPool { id: format!("shop/{name}/80").into(), name: format!("shop_{name}").into() };
-        let pools = pools.iter().map(pool).collect();
-        Arc::make_mut(&mut wanted.header).routing = Some(Box::new(Routing { pools, ..Routing::default() }));
-        let member = |(pool, last): &(&str, u8)| DesiredMember {
-            id: MemberId {
-                pool: PoolId::Service(format!("shop/{pool}/80").into()),
-                address: [10, 1, 0, *last].into(),
-                port: 8080,
-            },
-            weight: 1,
-            name: None,
-            subnet: None,
-        };
-        wanted.members = DesiredMembers::new(members.iter().map(member).collect());
-        DesiredEntry::LoadBalancer(wanted)
-    };
-    let mut ends = Ends::new(&[(router_key.clone(), with(&["old", "web"], &[("web", 1), ("web", 2)]))]);
+    let mut ends = Ends::new(&[(router_key.clone(), router_with(&["old", "web"], &[("web", 1), ("web", 2)]))]);
     let state = ends.all.get("prod1").unwrap();
     let quota = ClusterQuota { members: 2, ..state.config.policy.quota };
     let policy = ClusterPolicy { enable_ingress: true, quota, ..state.config.policy.clone() };
@@ -103,7 +119,7 @@ fn a_router_whose_members_have_no_room_goes_on_with_its_routes() {
     ends.exchange();
     assert_eq!(ends.rejects(), []);
     // A route goes, and a Service comes that there is no room for.
-    ends.set(&router_key, Some(with(&["new", "web"], &[("new", 3), ("web", 1), ("web", 2)])));
+    ends.set(&router_key, Some(router_with(&["new", "web"], &[("new", 3), ("web", 1), ("web", 2)])));
     assert_eq!(ends.rejects(), []);
     let wanted = ends.all.registry.wanted("prod1", &router_key).unwrap();
     let pools: Vec<&str> = wanted.header.routing.as_ref().unwrap().pools.iter().map(|pool| &*pool.id).collect();
@@ -111,4 +127,39 @@ fn a_router_whose_members_have_no_room_goes_on_with_its_routes() {
     let members: Vec<String> = wanted.members.as_slice().iter().map(|one| one.id.pool.to_string()).collect();
     assert_eq!(members.len(), 2);
     assert!(members.iter().any(|pool| pool.contains("new")), "each pool has its part: {members:?}");
+}
+
+/// Else a new one with a lower address would take away one that serves.
+#[test]
+fn members_that_serve_do_not_give_way_to_new_ones() {
+    let router_key = router_key();
+    let entries = [(router_key.clone(), router_with(&["web"], &[("web", 5), ("web", 6)]))];
+    let mut ends = Ends::with_policy(&entries, &[], with_members(2));
+    assert_eq!(ends.members_of(&router_key), [5, 6]);
+    ends.set(&router_key, Some(router_with(&["web"], &[("web", 1), ("web", 5), ("web", 6)])));
+    assert_eq!(ends.members_of(&router_key), [5, 6]);
+    ends.set(&router_key, Some(router_with(&["web"], &[("web", 1), ("web", 6)])));
+    assert_eq!(ends.members_of(&router_key), [1, 6]);
+}
+
+/// It takes what there is room for, and a Service for whose members there is none is refused.
+#[test]
+fn a_router_does_not_take_the_room_of_services_after_a_restart() {
+    let (web, router_key) = (key("team", "web"), router_key());
+    let DesiredEntry::LoadBalancer(mut service) = present("u1", "services") else { panic!() };
+    let member = |last| DesiredMember {
+        id: MemberId { pool: ListenerId::new(Protocol::Tcp, 80).into(), address: [10, 1, 0, last].into(), port: 8080 },
+        weight: 1,
+        name: None,
+        subnet: None,
+    };
+    service.members = DesiredMembers::new([1, 2].map(member).into());
+    let entries = [
+        (web.clone(), DesiredEntry::LoadBalancer(service)),
+        (router_key.clone(), router_with(&["web"], &[("web", 5), ("web", 6), ("web", 7)])),
+    ];
+    let made = [("r1", "gimbal/router"), ("u1", "team/web")];
+    let ends = Ends::with_policy(&entries, &made, with_members(4));
+    assert_eq!(ends.rejects(), []);
+    assert_eq!((ends.members_of(&web), ends.members_of(&router_key).len()), (vec![1, 2], 2));
 }

@@ -13,6 +13,7 @@ mod conformance;
 mod edits;
 mod groups;
 mod ingress;
+mod ingress_by_hand;
 mod ingress_kills;
 mod kills;
 mod life;

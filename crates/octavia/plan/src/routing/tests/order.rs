@@ -305,6 +305,25 @@ fn what_comes_soon_is_waited_for_by_what_it_concerns() {
     assert_eq!(world.settle(), ["new-1 goes"]);
 }
 
+/// Its requests would be answered by another Service.
+#[test]
+fn what_is_new_does_not_take_what_is_of_one_that_there_is_no_room_for() {
+    let mut world = World::of(&FOUR[1..2]);
+    let wanted = [("a.test", "/a", "p3"), ("a.test", "", "p1"), FOUR[1], ("c.test", "/c", "p2"), ("*.test", "", "p2")];
+    world.wants_these(&wanted);
+    world.wishes[0].way = PolicyWay::Later;
+    let up = r#"new-2 {"admin_state_up":true,"position":2}"#;
+    assert_eq!(world.settle(), ["make", "rule HOST_NAME", "rule PATH", up], "neither its host's nor the wildcard's");
+    // One bad route must not stop others for good.
+    world.wishes[0].way = PolicyWay::Shut;
+    let made = world.settle().iter().filter(|one| *one == "make").count();
+    assert_eq!((made, world.listener.policies.len()), (2, 4));
+    // What is up has taken its requests before.
+    world.wants_these(&[wanted[0], ("a.test", "", "p2"), FOUR[1], wanted[3], wanted[4]]);
+    world.wishes[0].way = PolicyWay::Later;
+    assert_eq!(world.settle(), [r#"new-3 {"redirect_pool_id":"p2"}"#]);
+}
+
 #[derive(Debug, Clone)]
 struct Wishes {
     routes: Vec<Route>,
