@@ -305,7 +305,7 @@ impl StateOwner {
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
-            self.parts.metrics.show(&self.parts.state, self.parts.jobs.writes().may_write());
+            self.parts.metrics.show(&self.parts.state, self.parts.jobs.writes().may_write(), now);
             let oldest = self.streams.values().filter_map(|stream| stream.deltas.front());
             let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
             self.parts.metrics.oldest_pending(age.unwrap_or_default());
