@@ -144,7 +144,7 @@ metrics_table! {
         pending: Gauge, "pending" [],
             "Targets that wait to be written";
         oldest_pending: Gauge<f64, AtomicU64>, "oldest_pending" [] seconds,
-            "Age of the oldest change of an agent that is neither written, nor rejected, nor held; 0: none waits";
+            "Time since the oldest change of an agent came that is neither written, nor rejected, nor held; one that the API server failed to write waits on; 0: none waits";
         in_flight: Gauge, "in_flight" [],
             "Targets that are being written";
         leading: Gauge, "leading" [],

@@ -23,8 +23,8 @@ use gimbal_model::{Digest, DigestTree};
 use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services,
-    Summary, UnknownScopes, Welcome, WriterMessage,
+    Credit, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
+    UnknownScopes, Welcome, WriterMessage,
 };
 use contents::RequestedContents;
 use holdings::{Holdings, Knowledge};
