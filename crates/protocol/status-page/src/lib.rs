@@ -44,8 +44,8 @@ pub trait PageSource: Inspection {
 /// Most browsers that are kept up to date, out of the connections of the admin port: the others are for metrics and
 /// probes.
 const STREAMS: usize = 16;
-/// Most questions about Services at a time.
-const QUESTIONS: usize = 2;
+/// Most questions about Services at a time. More are refused, since one that waits would hold a connection, too.
+const QUESTIONS: usize = 4;
 /// Interval of what a browser is sent.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// What one connection is sent before the browser opens another one. The admin port cuts those that last longer.
@@ -105,7 +105,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, text) = match self {
             Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "the program is starting: try again\n".to_owned()),
-            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many look at this page: try again\n".to_owned()),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many use this page now: try again\n".to_owned()),
             Self::Failed(text) => (StatusCode::BAD_REQUEST, text + "\n"),
         };
         (status, [(header::RETRY_AFTER, "2"), (header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)
@@ -131,7 +131,9 @@ async fn events(State(page): State<StatusPage>) -> Result<Sse<impl Stream<Item =
         let state = state(&*source).await.ok()?;
         Some((Ok(state), (source, ticks, place)))
     });
-    Ok(Sse::new(states.take(SENT)))
+    // The browser takes the end for a failure otherwise, and the page would say so to a screen reader each minute.
+    let planned = stream::once(async { Ok(Event::default().event("again").data("as planned")) });
+    Ok(Sse::new(states.take(SENT).chain(planned)))
 }
 
 async fn state(source: &dyn PageSource) -> Result<Event, Status> {
@@ -142,21 +144,21 @@ async fn state(source: &dyn PageSource) -> Result<Event, Status> {
 }
 
 async fn services(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
-    let (source, _place) = page.question().await?;
+    let (source, _place) = page.question()?;
     let found = find(&*source, &PageQuery::read(&uri)?).await?;
     Ok(json(&found))
 }
 
 async fn explanation(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
-    let (source, _place) = page.question().await?;
+    let (source, _place) = page.question()?;
     let pb::ExplainResponse { service, reasons, .. } = why(&*source, &PageQuery::read(&uri)?).await?;
     Ok(json(&shown::explanation(service.as_ref(), &reasons)))
 }
 
 impl StatusPage {
-    async fn question(&self) -> Result<(Arc<dyn PageSource>, OwnedSemaphorePermit), Refusal> {
+    fn question(&self) -> Result<(Arc<dyn PageSource>, OwnedSemaphorePermit), Refusal> {
         let source = self.ready()?;
-        let place = self.questions.clone().acquire_owned().await.map_err(|_| Refusal::Busy)?;
+        let place = self.questions.clone().try_acquire_owned().map_err(|_| Refusal::Busy)?;
         Ok((source, place))
     }
 }
