@@ -73,9 +73,9 @@ impl StatusPage {
         self.source.get_or_init(|| source);
     }
 
-    /// Returns the routes of the page. `only_here`: the port is on loopback, so a request for another host's name comes
-    /// from a page elsewhere that pretends to be this one.
-    pub fn router(&self, only_here: bool) -> Router {
+    /// Returns the routes of the page, which answer under `localhost`, any address and the names `hosts`. A request for
+    /// another name comes from a page elsewhere that pretends to be this one.
+    pub fn router(&self, hosts: &[String]) -> Router {
         let text =
             |kind: &'static str, text: &'static str| get(move || async move { ([(header::CONTENT_TYPE, kind)], text) });
         let routes = Router::new()
@@ -86,7 +86,7 @@ impl StatusPage {
             .route("/status/services", get(services))
             .route("/status/why", get(explanation))
             .with_state(self.clone());
-        routes.layer(middleware::from_fn_with_state(only_here, guard::guard))
+        routes.layer(middleware::from_fn_with_state(Arc::<[String]>::from(hosts), guard::guard))
     }
 
     fn ready(&self) -> Result<Arc<dyn PageSource>, Refusal> {
