@@ -34,6 +34,22 @@ pub trait PageSource: Inspection {
     /// Returns in a sentence what the program does now.
     fn standing(&self, backends: &[pb::Backend]) -> String;
 
+    /// Returns the backends, as they are shown to everybody who reaches the page.
+    ///
+    /// # Errors
+    /// The process ends.
+    async fn shown_backends(&self) -> Result<Vec<pb::Backend>, Status> {
+        self.list_backends(&Viewer::All).await
+    }
+
+    /// Explains an object, as everybody who reaches the page may know it.
+    ///
+    /// # Errors
+    /// As [`Inspection::explain`].
+    async fn shown_reasons(&self, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        self.explain(&Viewer::All, request).await
+    }
+
     /// Returns the lag of each backend over the last hour; `None` where none is measured.
     ///
     /// # Errors
@@ -137,7 +153,7 @@ async fn events(State(page): State<StatusPage>) -> Result<Sse<impl Stream<Item =
 }
 
 async fn state(source: &dyn PageSource) -> Result<Event, Status> {
-    let backends = source.list_backends(&Viewer::All).await?;
+    let backends = source.shown_backends().await?;
     let histories = source.histories().await?;
     let state = shown::state(&source.title(), &source.standing(&backends), &backends, histories.as_ref());
     Ok(Event::default().event("state").retry(INTERVAL).data(state.to_string()))
