@@ -30,6 +30,9 @@ pub struct AgentArgs {
     /// The status page at /status of --admin-listen, where that is not on loopback, too
     #[arg(long, env = "GIMBAL_STATUS_PAGE")]
     pub status_page: bool,
+    /// Names under which the status page is reached, beside localhost and addresses: those of a Service, or of a proxy
+    #[arg(long, env = "GIMBAL_STATUS_PAGE_HOSTS", value_name = "NAME,...", value_delimiter = ',')]
+    pub status_page_hosts: Vec<String>,
     /// Threads to work with
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub worker_threads: NonZeroUsize,

@@ -25,6 +25,8 @@ pub struct Discoverer<S: Source<P>, P: OfferedPayload = Services> {
     pub(crate) inspector: Inspector,
     /// Whether the status page is served on any address.
     pub(crate) status_page: bool,
+    /// The names under which it is served.
+    pub(crate) status_page_hosts: Vec<String>,
     pub(crate) options: ServeOptions,
     pub(crate) registry: Registry,
     pub(crate) health: Liveness,
@@ -84,7 +86,7 @@ impl<S: Source<P>, P: OfferedPayload> Discoverer<S, P> {
         let admin = async {
             let registry = Arc::new(self.registry);
             let here = self.admin.local_addr().is_ok_and(|address| address.ip().is_loopback());
-            let routes = if here || self.status_page { page.router(here) } else { Router::new() };
+            let routes = if here || self.status_page { page.router(&self.status_page_hosts) } else { Router::new() };
             let ends_with = shutdown.clone();
             let served = serve_admin_with(routes, self.admin, registry, self.readiness, self.health, ends_with).await;
             ends.cancel();

@@ -9,15 +9,16 @@ use gimbal_status_page::{Histories, PageSource};
 use gimbal_transport::{Inspection, Part, Peer, Place, Status, Viewer, pb};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::inspection_view::Reader;
 use crate::own_names::OwnNames;
 use crate::watchers::Batch;
 
 /// A call, with the channel for its answer.
 #[derive(Debug)]
 pub(crate) enum InspectionCall {
-    Backend(oneshot::Sender<pb::Backend>),
+    Backend(Reader, oneshot::Sender<pb::Backend>),
     Services(pb::ListServicesRequest, Option<Place>, oneshot::Sender<Part>),
-    Explain(pb::ExplainRequest, oneshot::Sender<pb::ExplainResponse>),
+    Explain(pb::ExplainRequest, Reader, oneshot::Sender<pb::ExplainResponse>),
     Follow(pb::WatchRequest, Weak<()>, oneshot::Sender<u64>),
     Next(u64, oneshot::Sender<Batch>),
 }
@@ -58,7 +59,7 @@ impl Inspection for Inspector {
     }
 
     async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
-        Ok(vec![self.ask(InspectionCall::Backend).await?])
+        Ok(vec![self.ask(|reply| InspectionCall::Backend(Reader::Operator, reply)).await?])
     }
 
     async fn list_services(
@@ -91,7 +92,7 @@ impl Inspection for Inspector {
     }
 
     async fn explain(&self, _: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
-        self.ask(|reply| InspectionCall::Explain(request, reply)).await
+        self.ask(|reply| InspectionCall::Explain(request, Reader::Operator, reply)).await
     }
 }
 
@@ -106,6 +107,14 @@ impl PageSource for Inspector {
             true => "It reads its source, and streams what is there to the writer".to_owned(),
             false => "It reads its source. No writer takes its stream".to_owned(),
         }
+    }
+
+    async fn shown_backends(&self) -> Result<Vec<pb::Backend>, Status> {
+        Ok(vec![self.ask(|reply| InspectionCall::Backend(Reader::Page, reply)).await?])
+    }
+
+    async fn shown_reasons(&self, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        self.ask(|reply| InspectionCall::Explain(request, Reader::Page, reply)).await
     }
 
     /// Only a writer knows when a change is written.

@@ -28,7 +28,18 @@ pub(crate) struct InspectionView<'a, P: OfferedPayload = Services> {
     /// Why there is no stream to the writer, as a text; `None` before the first failure and once the writer accepted a
     /// stream.
     pub(crate) link_trouble: Option<&'a str>,
+    /// Who reads it.
+    pub(crate) reader: Reader,
     pub(crate) now: Instant,
+}
+
+/// Who reads what an inspection answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Whoever has a certificate for it, or is on this machine.
+    Operator,
+    /// Whoever reaches the status page. What a server or a plug-in said is not for them.
+    Page,
 }
 
 impl<P: OfferedPayload> InspectionView<'_, P> {
@@ -74,9 +85,12 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
 
     /// Returns what is wrong now, in sentences.
     pub(crate) fn trouble(&self) -> Vec<String> {
-        let source = self.source.trouble().map(|reason| format!("source: {reason}"));
+        let (source, identity) = match self.reader {
+            Reader::Operator => (self.source.trouble(), self.source.identity_trouble()),
+            Reader::Page => (self.source.public_trouble(), self.source.identity_trouble().map(|_| "it cannot be read")),
+        };
+        let source = source.map(|reason| format!("source: {reason}"));
         let identified_by = self.source.identified_by();
-        let identity = self.source.identity_trouble();
         let identity = identity.map(|reason| format!("source identity ({identified_by}): {reason}"));
         let link = self.link_trouble.map(|reason| format!("writer: {reason}"));
         source.into_iter().chain(identity).chain(link).collect()

@@ -1,10 +1,11 @@
 //! The metrics of a discoverer. The owner sets gauges about once a second; counters are incremented as events occur.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
+use gimbal_session::Freshness;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -106,6 +107,8 @@ impl SourceMetrics {
 pub(crate) struct ReportedReasons {
     rejected: BTreeMap<&'static str, u64>,
     skipped: BTreeMap<&'static str, u64>,
+    /// Kinds whose age is reported: one that is no longer read ends.
+    kinds: BTreeSet<String>,
 }
 
 impl DiscovererMetrics {
@@ -134,16 +137,25 @@ impl DiscovererMetrics {
         set_all(&self.rejected, &mut reported.rejected, rejects);
         let skipped = view.source.skipped();
         set_all(&self.skipped, &mut reported.skipped, skipped.into_iter());
-        for kind in view.source.freshness(view.now) {
-            if let Some(age) = kind.age {
-                self.freshness.get_or_create_owned(&KindLabels { kind: kind.kind }).set(age.as_secs_f64());
-            }
-        }
+        show_ages(&self.freshness, &mut reported.kinds, view.source.freshness(view.now));
     }
 }
 
 fn set(gauge: &Gauge, value: u64) {
     gauge.inner().store(i64::try_from(value).unwrap_or(i64::MAX), Ordering::Relaxed);
+}
+
+fn show_ages(family: &Family<KindLabels, Gauge<f64, AtomicU64>>, shown: &mut BTreeSet<String>, kinds: Vec<Freshness>) {
+    let before = std::mem::take(shown);
+    for Freshness { kind, age } in kinds {
+        if let Some(age) = age {
+            family.get_or_create_owned(&KindLabels { kind: kind.clone() }).set(age.as_secs_f64());
+            shown.insert(kind);
+        }
+    }
+    for gone in before.difference(shown) {
+        family.remove(&KindLabels { kind: gone.clone() });
+    }
 }
 
 fn set_all(
@@ -162,9 +174,27 @@ fn set_all(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use prometheus_client::encoding::text::encode;
 
     use super::*;
+
+    /// A discoverer that finds EndpointSlices reads no Endpoints any more, and their age would stay as it was.
+    #[test]
+    fn a_kind_that_is_not_read_any_more_has_no_age() {
+        let mut registry = Registry::default();
+        let metrics = DiscovererMetrics::of("node02", "1.0", &mut registry);
+        let mut shown = BTreeSet::new();
+        for kind in ["endpoints", "endpointslices"] {
+            let heard = vec![Freshness { kind: kind.to_owned(), age: Some(Duration::from_secs(1)) }];
+            show_ages(&metrics.freshness, &mut shown, heard);
+        }
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        let ages: Vec<&str> = text.lines().filter(|line| line.contains("source_age_seconds{")).collect();
+        assert_eq!(ages, ["gimbal_discoverer_source_age_seconds{kind=\"endpointslices\"} 1.0"]);
+    }
 
     #[test]
     fn names_labels_and_types_stay_as_they_are() {

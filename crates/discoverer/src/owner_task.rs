@@ -16,7 +16,7 @@ use crate::dialling::WriterAddress;
 use crate::from_writer::SourceReply;
 use crate::health_log::HealthLog;
 use crate::inspection_service::InspectionCall;
-use crate::inspection_view::InspectionView;
+use crate::inspection_view::{InspectionView, Reader};
 use crate::link::{Link, LinkEvent};
 use crate::metrics::{DiscovererMetrics, ReportedReasons};
 use crate::payload::OfferedPayload;
@@ -217,11 +217,13 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
     fn answer(&mut self, call: InspectionCall) {
         // The caller may have given up.
         let received = match call {
-            InspectionCall::Backend(reply) => reply.send(self.view().backend()).is_ok(),
+            InspectionCall::Backend(reader, reply) => reply.send(self.view_for(reader).backend()).is_ok(),
             InspectionCall::Services(request, after, reply) => {
                 reply.send(self.view().part(&request, after.as_ref())).is_ok()
             }
-            InspectionCall::Explain(request, reply) => reply.send(self.view().explain(&request)).is_ok(),
+            InspectionCall::Explain(request, reader, reply) => {
+                reply.send(self.view_for(reader).explain(&request)).is_ok()
+            }
             InspectionCall::Follow(request, alive, reply) => {
                 let mut id = 0;
                 self.notify_watchers(|watchers, view| id = watchers.add(view, &request, alive));
@@ -253,8 +255,13 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
             connected: self.welcomed,
             dry_run: self.dry_run,
             link_trouble: self.link_trouble.as_deref(),
+            reader: Reader::Operator,
             now: Instant::now(),
         }
+    }
+
+    fn view_for(&self, reader: Reader) -> InspectionView<'_, P> {
+        InspectionView { reader, ..self.view() }
     }
 
     /// Sends Goodbye, so that the writer knows this is a restart and not a failure.

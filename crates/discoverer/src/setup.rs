@@ -100,7 +100,7 @@ impl Setup {
         let options = ServeOptions { tls: serving, ..ServeOptions::default() };
         let listener = bind("--listen", listen).await?;
         let admin = bind("--admin-listen", self.args.admin_listen).await?;
-        let status_page = self.args.status_page;
+        let (status_page, status_page_hosts) = (self.args.status_page, self.args.status_page_hosts.clone());
         let writer = self.writer(tls.as_ref())?;
         let traces = Traces::start(&self.traces, (self.program.name, self.program.version))?;
         self.metrics.dry_run.set(writer.is_none().into());
@@ -133,6 +133,7 @@ impl Setup {
             owner,
             inspector,
             status_page,
+            status_page_hosts,
             options,
             registry,
             health,

@@ -92,6 +92,12 @@ pub trait SourceStatus<P: Payload = Services> {
     /// anything is unknown.
     fn trouble(&self) -> Option<String>;
 
+    /// Returns what is wrong as [`Self::trouble`] does, but nothing that a server or a plug-in said, which may contain more than
+    /// everybody should see who reaches the status page.
+    fn public_trouble(&self) -> Option<String> {
+        self.trouble()
+    }
+
     /// Returns how long before [`Source::drain`] returned it last the change of a key began in the source; `None` if the
     /// source does not say.
     fn caused(&self, _key: &P::Key) -> Option<Duration> {

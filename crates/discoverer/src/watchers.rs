@@ -211,6 +211,7 @@ mod tests {
             connected: true,
             dry_run: false,
             link_trouble: None,
+            reader: crate::inspection_view::Reader::Operator,
             now: Instant::now(),
         };
         let (mut watchers, alive) = (Watchers::default(), Arc::new(()));

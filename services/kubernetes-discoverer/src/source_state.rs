@@ -287,6 +287,12 @@ impl SourceStatus for SourceState {
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
+    fn public_trouble(&self) -> Option<String> {
+        let trouble = self.kinds().filter_map(|(name, health)| Some(format!("{name}: {}", health.trouble()?)));
+        let trouble: Vec<_> = trouble.collect();
+        (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
     fn caused(&self, key: &SourceKey) -> Option<Duration> {
         self.causes.caused(key)
     }

@@ -75,6 +75,9 @@ pub struct Args {
     /// The status page at /status of --admin-listen, where that is not on loopback, too
     #[arg(long, env = "GIMBAL_STATUS_PAGE")]
     pub(crate) status_page: bool,
+    /// Names under which the status page is reached, beside localhost and addresses: those of a Service, or of a proxy
+    #[arg(long, env = "GIMBAL_STATUS_PAGE_HOSTS", value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) status_page_hosts: Vec<String>,
     /// Threads to work with
     #[arg(long, env = "GIMBAL_WORKER_THREADS", value_name = "N", default_value = "1")]
     pub(crate) worker_threads: NonZeroUsize,
@@ -108,6 +111,7 @@ impl Args {
             listen: self.listen,
             admin_listen: self.admin_listen,
             status_page: self.status_page,
+            status_page_hosts: self.status_page_hosts.clone(),
             worker_threads: self.worker_threads,
             log_format: self.log_format,
         }

@@ -181,6 +181,14 @@ impl Kinds {
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }
 
+    /// Returns what [`Self::trouble`] does, without what a server or a plug-in said.
+    pub(crate) fn public_trouble(&self) -> Option<String> {
+        let trouble =
+            |(kind, health): (KuryrKind, &KindHealth)| Some(format!("{}: {}", kind_name(kind), health.trouble()?));
+        let trouble: Vec<_> = self.watched().filter_map(trouble).collect();
+        (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
     fn kinds(&self) -> impl Iterator<Item = KuryrKind> {
         let ingress = self.ingress;
         KuryrKind::ALL.into_iter().filter(move |kind| ingress || !kind.is_of_ingress())
@@ -287,6 +295,7 @@ mod tests {
         assert!(kinds.failed(KuryrKind::Secret, &ApiError::Forbidden { message: "no".into() }, now));
         assert_eq!((kinds.is_complete(), kinds.lost()), (true, None));
         assert!(kinds.trouble().is_some_and(|trouble| trouble.contains("secrets")));
+        assert!(kinds.public_trouble().is_some_and(|trouble| trouble.contains("secrets: forbidden")));
     }
 
     #[test]

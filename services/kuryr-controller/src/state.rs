@@ -299,6 +299,10 @@ impl SourceStatus<Kuryr> for ControllerState {
         self.kinds.trouble()
     }
 
+    fn public_trouble(&self) -> Option<String> {
+        self.kinds.public_trouble()
+    }
+
     fn skipped(&self) -> Vec<(&'static str, u64)> {
         let counts = self.core.counts();
         let routers = self.routers.as_ref().map(RouterCore::counts).unwrap_or_default();

@@ -40,6 +40,9 @@ pub struct Args {
     /// backend.
     #[arg(long, env = "GIMBAL_STATUS_PAGE")]
     pub status_page: bool,
+    /// Names under which the status page is reached, beside localhost and addresses: those of a Service, or of a proxy.
+    #[arg(long, env = "GIMBAL_STATUS_PAGE_HOSTS", value_name = "NAME,...", value_delimiter = ',')]
+    pub status_page_hosts: Vec<String>,
     /// For agents and inspection.
     #[command(flatten)]
     pub tls: gimbal_runtime::TlsArgs,

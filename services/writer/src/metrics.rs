@@ -12,7 +12,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gimbal_backend::BackendObjects;
 use gimbal_guard::Guard;
@@ -140,11 +140,11 @@ metrics_table! {
         rejected: Counts<RejectLabels>, "backend_rejected" ["backend", "reason"],
             "Services of the backend that are rejected, by reason";
         source_age: Seconds<SourceLabels>, "backend_source_age" ["backend", "kind"] seconds,
-            "Time since the source last said anything about a kind";
+            "Time since the source last said anything about a kind, or since it is awaited if it never did";
         pending: Gauge, "pending" [],
             "Targets that wait to be written";
         oldest_pending: Gauge<f64, AtomicU64>, "oldest_pending" [] seconds,
-            "Age of the oldest change of an agent that is neither written, nor rejected, nor held; 0: none waits";
+            "Time since the oldest change of an agent came that is neither written, nor rejected, nor held; one that the API server failed to write waits on; 0: none waits";
         in_flight: Gauge, "in_flight" [],
             "Targets that are being written";
         leading: Gauge, "leading" [],
@@ -352,7 +352,7 @@ impl Metrics {
     /// zeros would appear beside the leader's values.
     ///
     /// `may_write`: the lease is not late.
-    pub fn show(&self, reconciler: &Reconciler, may_write: bool) {
+    pub fn show(&self, reconciler: &Reconciler, may_write: bool, now: Instant) {
         let inner = &self.0;
         inner.own.pending.set(signed(reconciler.pending() - reconciler.in_flight()));
         inner.own.in_flight.set(signed(reconciler.in_flight()));
@@ -381,7 +381,7 @@ impl Metrics {
         inner.own.connected.show(listed().map(|backend| (labels(backend), i64::from(backend.is_connected()))));
         inner.own.complete.show(listed().map(|backend| (labels(backend), i64::from(backend.end().is_complete()))));
         inner.own.rejected.show(led.iter().flat_map(|backend| rejects(backend)));
-        inner.own.source_age.show(listed().flat_map(|backend| ages(backend)));
+        inner.own.source_age.show(listed().flat_map(|backend| ages(backend, now)));
     }
 }
 
@@ -402,12 +402,13 @@ fn rejects(backend: &Backend) -> impl Iterator<Item = (RejectLabels, i64)> {
 const KINDS: [&str; 8] =
     ["services", "endpointslices", "endpoints", "projects", "loadbalancers", "listeners", "pools", "members"];
 
-/// Returns the age of each kind. For kinds that are not in [`KINDS`], the oldest counts.
-fn ages(backend: &Backend) -> BTreeMap<SourceLabels, f64> {
+/// Returns the age of each kind, which grows between heartbeats too. For kinds that are not in [`KINDS`], the oldest
+/// counts.
+fn ages(backend: &Backend, now: Instant) -> BTreeMap<SourceLabels, f64> {
     let mut ages = BTreeMap::new();
-    for source in backend.end().freshness() {
-        let Some(age) = source.age else { continue };
-        let kind = KINDS.into_iter().find(|kind| *kind == source.kind).unwrap_or("other");
+    for (kind, since) in backend.end().silent_since() {
+        let age = now.saturating_duration_since(since);
+        let kind = KINDS.into_iter().find(|known| *known == kind).unwrap_or("other");
         let oldest = ages.entry(SourceLabels { backend: backend.name().to_string(), kind }).or_insert(0.0_f64);
         *oldest = oldest.max(age.as_secs_f64());
     }

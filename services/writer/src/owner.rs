@@ -5,7 +5,7 @@ mod leading;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -13,7 +13,7 @@ use gimbal_guard::GuardEvent;
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_reconcile::{Journey, JourneyEnd, JourneyLegs, Output, Reconciler, Stage};
 use gimbal_runtime::Exit;
-use gimbal_session::{AgentMessage, Data, Frame, Goodbye, GoodbyeReason, TraceContext, WriterMessage};
+use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, TraceContext, WriterMessage};
 use gimbal_traces::{SettledChange, Traces};
 use gimbal_transport::Quiet;
 use tokio::sync::{mpsc, watch};
@@ -44,8 +44,6 @@ const SHOW: Duration = Duration::from_secs(1);
 /// that any number of rejects is sent at the pace of the reader. Few, because what is new overtakes older rejects only
 /// in the reconciler.
 pub const STREAM_QUEUE: usize = 512;
-/// Unacknowledged deltas of a stream whose age is measured.
-const MEASURED_DELTAS: usize = 4096;
 /// Places of the queue that are kept for the messages that end a stream.
 const LAST_WORDS: usize = 8;
 /// How long writes in flight may take to end at shutdown.
@@ -54,9 +52,6 @@ const LAST_WRITES: Duration = Duration::from_secs(3);
 /// An open stream, as the owner sees it.
 struct Stream {
     outgoing: mpsc::Sender<WriterMessage>,
-    /// Deltas that are not acknowledged yet: sequence number, and when the source reported the oldest change to the
-    /// agent.
-    deltas: VecDeque<(u64, Instant)>,
 }
 
 /// A line about a stream.
@@ -238,19 +233,13 @@ impl StateOwner {
                         tracing::info!(%backend, generation, agent = hello.agent_instance, version = hello.agent_version, untold, "stream opened");
                     }
                     self.links.opened(&backend, generation, certificate_ends);
-                    self.streams.insert(generation, Stream { outgoing, deltas: VecDeque::new() });
+                    self.streams.insert(generation, Stream { outgoing });
                 }
                 if reply.send(opened).is_err() {
                     tracing::debug!("a stream ended while it was opened");
                 }
             }
             Mail::Message { backend, generation, message, turns } => {
-                if let AgentMessage::Data(Data { seq, frame: Frame::Delta { age, .. }, .. }) = &message
-                    // An agent that exceeds its credit uses no more memory here either.
-                    && let Some(stream) = self.streams.get_mut(&generation).filter(|s| s.deltas.len() < MEASURED_DELTAS)
-                {
-                    stream.deltas.push_back((*seq, now.checked_sub(age.waited).unwrap_or(now)));
-                }
                 if let AgentMessage::Goodbye(goodbye) = &message
                     && let Some(untold) = self.stream_lines.tell((backend.clone(), StreamLine::AgentLeaves), now)
                 {
@@ -305,10 +294,8 @@ impl StateOwner {
         self.parts.state.tick(now, SystemTime::now());
         if self.shown.is_none_or(|shown| now >= shown + SHOW) {
             self.shown = Some(now);
-            self.parts.metrics.show(&self.parts.state, self.parts.jobs.writes().may_write());
-            let oldest = self.streams.values().filter_map(|stream| stream.deltas.front());
-            let age = oldest.map(|(_, since)| now.saturating_duration_since(*since)).max();
-            self.parts.metrics.oldest_pending(age.unwrap_or_default());
+            self.parts.metrics.show(&self.parts.state, self.parts.jobs.writes().may_write(), now);
+            self.parts.metrics.oldest_pending(self.parts.state.oldest_pending(now).unwrap_or_default());
             self.parts.jobs.show();
             let known = self.parts.state.backends();
             self.links.keep(|backend| known.contains_key(backend));
@@ -411,7 +398,6 @@ impl StateOwner {
     fn send_message(&mut self, backend: &BackendName, generation: u64, message: WriterMessage) {
         let Some(stream) = self.streams.get_mut(&generation) else { return };
         match &message {
-            WriterMessage::Ack(seq) => while stream.deltas.pop_front_if(|(delta, _)| *delta <= *seq).is_some() {},
             WriterMessage::Reject(reject) => {
                 if let Some(untold) = self.reject_lines.tell(backend, Instant::now()) {
                     let key = reject.key.as_ref().map(ToString::to_string);
@@ -439,7 +425,7 @@ impl StateOwner {
             WriterMessage::Report { .. } | WriterMessage::Facts(_) | WriterMessage::ContentRequest(_) => {}
             // Only the receiving side makes it.
             WriterMessage::Unreadable { .. } => {}
-            WriterMessage::Welcome(_) | WriterMessage::Credit(_) => {}
+            WriterMessage::Welcome(_) | WriterMessage::Ack(_) | WriterMessage::Credit(_) => {}
         }
         if let Err(mpsc::error::TrySendError::Full(_)) = stream.outgoing.try_send(message) {
             tracing::warn!(%backend, generation, "the agent does not read; its stream ends and it may resume");

@@ -87,7 +87,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let registry = Arc::new(registry);
     let page = StatusPage::default();
     let here = args.admin_listen.ip().is_loopback();
-    let routes = if here || args.status_page { page.router(here) } else { Router::new() };
+    let routes = if here || args.status_page { page.router(&args.status_page_hosts) } else { Router::new() };
     let admin = serve_admin_with(routes, admin_listener, registry, readiness.clone(), health.clone(), shutdown.clone());
     tasks.spawn("the admin server", admin);
 

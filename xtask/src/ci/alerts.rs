@@ -11,8 +11,8 @@ use crate::shell;
 
 const FOLDER: &str = "deploy/alerts/";
 const METRICS: &str = "docs/metrics.md";
-/// Labels that Prometheus gives to every series.
-const OF_TARGETS: [&str; 2] = ["instance", "job"];
+/// Labels that every series has: of Prometheus, and of the Prometheus operator (elsewhere it is empty, and joins all the same).
+const OF_TARGETS: [&str; 3] = ["instance", "job", "namespace"];
 /// Labels that the Prometheus operator gives to every series of a ServiceMonitor. A metric's own label of such a name becomes
 /// another one there, so that an alert about it is about the target.
 const OF_MONITORS: [&str; 7] = ["namespace", "service", "pod", "container", "endpoint", "instance", "job"];
@@ -202,6 +202,7 @@ mod tests {
             "gimbal_a{state=\"stuck, or so\",to!~\"x|y\"} - ignoring (state) gimbal_a > 0",
             "sum by (le) (rate(kuryr_b_seconds_bucket{le=\"1\"}[5m])) / rate(kuryr_b_seconds_count[5m]) > 1e3",
             "gimbal_a > 0 unless on (instance, to) max by (job) (gimbal_a) == 1",
+            "count by (job, namespace) (gimbal_a) unless on (job, namespace) (gimbal_a == 1)",
         ] {
             assert_eq!(faults(&alert(expr, "page.md#stuck")), Vec::<String>::new(), "{expr}");
         }

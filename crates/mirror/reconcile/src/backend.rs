@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 use gimbal_guard::{HoldRecord, WindowRecord};
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_plan::{Count, EndpointsApi, Wanted, publishable};
-use gimbal_session::{Hello, WriterEnd, WriterLimits, WriterOutput, service_len};
+use gimbal_session::{Hello, Outcome, WriterEnd, WriterLimits, WriterOutput, service_len};
 
 use crate::budgets::Budgets;
 use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::stored::StoredVersions;
-use crate::{Decommission, Facts, Journey, Loss, LossRecord, Output, Policy, Stage, Usage};
+use crate::{Decommission, Facts, Journey, JourneyEnd, Loss, LossRecord, Output, Policy, Stage, Usage};
 
 pub use trouble::{describe_hold, describe_unmatched};
 
@@ -295,7 +295,7 @@ impl Backend {
     /// A change of a Service came.
     pub(crate) fn begin_journey(&mut self, key: &SourceKey, journey: Journey) {
         let known = self.journeys.entry(key.clone()).or_insert(journey);
-        *known = known.or_earlier(journey);
+        *known = known.joined_by(journey);
     }
 
     /// A write for a Service is handed out.
@@ -305,9 +305,26 @@ impl Backend {
         }
     }
 
-    /// The newest state of a Service is settled.
-    pub(crate) fn end_journey(&mut self, key: &SourceKey) -> Option<Journey> {
-        self.journeys.remove(key)
+    /// A write for a Service was answered: the API server failed, or refused it.
+    pub(crate) fn set_journey_failed(&mut self, key: &SourceKey, failed: bool) {
+        if let Some(journey) = self.journeys.get_mut(key) {
+            journey.set_failed(failed);
+        }
+    }
+
+    /// The newest state of a Service is settled. Returns its change, and as what it counts.
+    pub(crate) fn settle_journey(&mut self, key: &SourceKey, outcome: &Outcome) -> Option<(Journey, JourneyEnd)> {
+        let journey = self.journeys.remove(key)?;
+        let (left, end) = journey.settle(outcome);
+        if let Some(left) = left {
+            self.journeys.insert(key.clone(), left);
+        }
+        Some((journey, end?))
+    }
+
+    /// Returns when the oldest of the changes came that are not settled for good.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        self.journeys.values().map(Journey::waits_since).min()
     }
 
     /// An agent opens a stream.

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_session::{ChangeAge, Outcome, RejectReason, TraceContext};
 
-/// A change of a Service that came and is not settled. If more changes of it come, it is the one that began first.
+/// A change of a Service that came and is not settled for good. If more changes of it come, it is the one that began first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Journey {
     /// Its age when it came.
@@ -15,6 +15,12 @@ pub struct Journey {
     pub started: Option<Instant>,
     /// The trace of the frame that it came in, if that is sampled.
     pub trace: Option<TraceContext>,
+    /// When the first change came that is not settled, whatever agents say of their ages.
+    waits_since: Instant,
+    /// Whether the API server failed to do the last write for it, which is tried again.
+    failed: bool,
+    /// Whether it was counted as rejected.
+    rejected: bool,
 }
 
 /// What came of a change.
@@ -22,7 +28,7 @@ pub struct Journey {
 pub enum JourneyEnd {
     /// The API server accepted it.
     Written,
-    /// It is not published, or was not when it was tried.
+    /// It is not published, or was not when it was first tried. If the API server failed, it may still be written.
     Rejected,
     /// The guard, or the loss of its backend, holds it.
     Held,
@@ -56,12 +62,32 @@ impl JourneyEnd {
 impl Journey {
     /// A change comes.
     pub(crate) fn begin(age: ChangeAge, trace: Option<TraceContext>, now: Instant) -> Self {
-        Self { age, arrived: now, started: None, trace }
+        Self { age, arrived: now, started: None, trace, waits_since: now, failed: false, rejected: false }
     }
 
-    /// Returns the one of two changes of the same Service that began first.
-    pub(crate) fn or_earlier(self, other: Self) -> Self {
-        if other.begun() < self.begun() { other } else { self }
+    /// Another change of the same Service comes. The one that began first counts.
+    pub(crate) fn joined_by(self, other: Self) -> Self {
+        let first = if other.begun() < self.begun() { other } else { self };
+        Self { waits_since: self.waits_since, failed: self.failed, rejected: self.rejected, ..first }
+    }
+
+    /// Returns when the first change came that is not settled.
+    pub(crate) fn waits_since(&self) -> Instant {
+        self.waits_since
+    }
+
+    /// A write for it was answered otherwise than hoped for: the API server failed, or refused it.
+    pub(crate) fn set_failed(&mut self, failed: bool) {
+        self.failed = failed;
+    }
+
+    /// Returns what is left of it with this outcome, and what to count. A write that the API server failed to do is tried
+    /// again, and the change is settled for good only when it succeeds: until then it is rejected, which counts once.
+    pub(crate) fn settle(self, outcome: &Outcome) -> (Option<Self>, Option<JourneyEnd>) {
+        let end = self.end(outcome).filter(|end| !(self.rejected && *end == JourneyEnd::Rejected));
+        let goes_on =
+            self.failed && matches!(outcome, Outcome::Rejected(reject) if reject.reason == RejectReason::ApiError);
+        (goes_on.then_some(Self { rejected: true, ..self }), end)
     }
 
     /// The first write for it is handed out, unless one was before.
@@ -70,13 +96,15 @@ impl Journey {
     }
 
     /// Returns what came of it; `None`: nothing had to be written, so it changed nothing in the Gimbal cluster.
-    pub(crate) fn end(&self, outcome: &Outcome) -> Option<JourneyEnd> {
+    fn end(&self, outcome: &Outcome) -> Option<JourneyEnd> {
         match outcome {
             Outcome::Applied => self.started.map(|_| JourneyEnd::Written),
             Outcome::Rejected(reject) => match reject.reason {
-                RejectReason::Held => Some(JourneyEnd::Held),
                 // The rest of the Service is published.
-                RejectReason::AddressRefused if self.started.is_some() => Some(JourneyEnd::Written),
+                RejectReason::Held | RejectReason::AddressRefused if self.started.is_some() => {
+                    Some(JourneyEnd::Written)
+                }
+                RejectReason::Held => Some(JourneyEnd::Held),
                 _ => Some(JourneyEnd::Rejected),
             },
         }
@@ -150,7 +178,7 @@ mod tests {
         written.start(now);
         assert_eq!((idle.end(&Outcome::Applied), written.end(&Outcome::Applied)), (None, Some(JourneyEnd::Written)));
         for (reason, of_idle, of_written) in [
-            (RejectReason::Held, JourneyEnd::Held, JourneyEnd::Held),
+            (RejectReason::Held, JourneyEnd::Held, JourneyEnd::Written),
             (RejectReason::Quota, JourneyEnd::Rejected, JourneyEnd::Rejected),
             (RejectReason::AddressRefused, JourneyEnd::Rejected, JourneyEnd::Written),
         ] {
@@ -161,13 +189,30 @@ mod tests {
     }
 
     #[test]
+    fn what_the_api_server_failed_to_write_is_rejected_once_and_goes_on() {
+        let now = Instant::now();
+        let mut journey = Journey::begin(ChangeAge::default(), None, now);
+        journey.start(now);
+        let error = rejected(RejectReason::ApiError);
+        assert_eq!(journey.settle(&error), (None, Some(JourneyEnd::Rejected)), "it is refused, which is for good");
+        journey.set_failed(true);
+        let (left, counted) = journey.settle(&error);
+        assert_eq!(counted, Some(JourneyEnd::Rejected));
+        let left = left.unwrap().joined_by(Journey::begin(ChangeAge::default(), None, now + SECOND));
+        assert_eq!(left.settle(&error), (Some(left), None), "once");
+        assert_eq!(left.settle(&Outcome::Applied), (None, Some(JourneyEnd::Written)));
+        assert_eq!(left.settle(&rejected(RejectReason::Quota)), (None, None));
+    }
+
+    #[test]
     fn of_two_changes_the_one_that_began_first_counts() {
         let now = Instant::now();
         let late = Journey::begin(ChangeAge::default(), None, now);
         let trace = TraceContext::new([1; 16], [2; 8]);
         let early = Journey::begin(ChangeAge { waited: 2 * SECOND, caused: None }, trace, now + SECOND);
-        assert_eq!(late.or_earlier(early), early);
-        assert_eq!(early.or_earlier(late), early);
+        // It waits since the first of them came, even if that is the later one.
+        assert_eq!(late.joined_by(early), Journey { waits_since: now, ..early });
+        assert_eq!(early.joined_by(late), early);
         // An agent may claim any age.
         let forged = Journey::begin(ChangeAge { waited: Duration::MAX, caused: Some(Duration::MAX) }, None, now);
         assert_eq!(forged.legs(now).total(), Duration::MAX);

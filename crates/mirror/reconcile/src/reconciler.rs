@@ -198,6 +198,14 @@ impl Reconciler {
         self.queue.in_flight()
     }
 
+    /// Returns how long ago the oldest change of an agent came that is neither written, nor held, nor rejected. One that
+    /// the API server failed to write, and that is tried again, waits on.
+    #[must_use]
+    pub fn oldest_pending(&self, now: Instant) -> Option<Duration> {
+        let oldest = self.desired.values().filter_map(Backend::waits_since).min()?;
+        Some(now.saturating_duration_since(oldest))
+    }
+
     /// Returns when the queue has something to decide without new input. [`tick`](Self::tick) has to be called anyway.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -245,8 +253,7 @@ impl Reconciler {
     /// Reports the outcome of a change to the backend's agent, and that the status of its Service may have changed.
     fn report(&mut self, claim: &Claim, outcome: Outcome) {
         if let Some(backend) = self.desired.get_mut(&claim.backend) {
-            let journey = backend.end_journey(&claim.key);
-            if let Some((journey, end)) = journey.and_then(|journey| Some((journey, journey.end(&outcome)?))) {
+            if let Some((journey, end)) = backend.settle_journey(&claim.key, &outcome) {
                 let traced = journey.trace.map(|_| claim.key.clone());
                 self.outputs.push(Output::Settled { backend: claim.backend.clone(), end, journey, traced });
             }

@@ -17,6 +17,8 @@ mod off;
 mod otlp;
 #[cfg(feature = "otlp")]
 mod reporting;
+#[cfg(feature = "otlp")]
+mod waiting;
 
 use std::time::Duration;
 

@@ -12,14 +12,20 @@ use opentelemetry::{Context, Key, KeyValue};
 use opentelemetry_otlp::tonic_types::transport::ClientTlsConfig;
 use opentelemetry_otlp::{SpanExporter, WithExportConfig as _, WithTonicConfig as _};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracer, SdkTracerProvider};
 
 use crate::budget::Budget;
 use crate::reporting::Reporting;
+use crate::waiting::Waiting;
 use crate::{SentChange, SettledChange};
 
 /// How long the last spans may take when the process ends.
 const LAST: Duration = Duration::from_secs(2);
+/// How long a TLS handshake may take. Without an end, a collector that accepts a connection and says nothing would be waited for for
+/// ever, and no other connection tried.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+/// How long the library tries to send a batch, unless a variable of OpenTelemetry says otherwise.
+const SENDING: Duration = Duration::from_secs(10);
 
 /// The connection to a collector.
 #[derive(Debug, Clone)]
@@ -27,6 +33,7 @@ pub(crate) struct Collector {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
     budget: Budget,
+    waiting: Waiting,
 }
 
 impl Collector {
@@ -36,21 +43,25 @@ impl Collector {
         let is_https = check(url).map_err(|problem| wrong(problem.to_owned()))?;
         let mut exporter = SpanExporter::builder().with_tonic().with_endpoint(url);
         if is_https {
-            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_enabled_roots());
+            exporter = exporter.with_tls_config(ClientTlsConfig::new().with_enabled_roots().timeout(HANDSHAKE));
         }
         let exporter = exporter.build().map_err(|error| wrong(error.to_string()))?;
+        let waiting = Waiting::new();
+        // The last attempt may begin when the time for all of them ends.
+        let exporter = Reporting::new(exporter, sending() + HANDSHAKE, waiting.clone());
+        let queue = BatchConfigBuilder::default().with_max_queue_size(waiting.most()).build();
         let provider = SdkTracerProvider::builder()
             // A change of another process is traced if that one traces it.
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))))
             .with_resource(resource(program))
-            .with_batch_exporter(Reporting::new(exporter))
+            .with_span_processor(BatchSpanProcessor::builder(exporter).with_batch_config(queue).build())
             .build();
         let tracer = provider.tracer("gimbal");
-        Ok(Self { provider, tracer, budget: Budget::new(Instant::now()) })
+        Ok(Self { provider, tracer, budget: Budget::new(Instant::now()), waiting })
     }
 
     pub(crate) fn sent(&mut self, change: &SentChange<'_>) -> Option<TraceContext> {
-        if !self.budget.has_room(Instant::now()) {
+        if !self.has_room() {
             return None;
         }
         let sent = SystemTime::now();
@@ -70,12 +81,13 @@ impl Collector {
             self.leg(&context, "source", caused, reported);
         }
         self.leg(&context, "agent", reported, sent);
+        self.waiting.add();
         span.end_with_timestamp(sent);
         TraceContext::new(context.trace_id().to_bytes(), context.span_id().to_bytes())
     }
 
     pub(crate) fn settled(&mut self, trace: TraceContext, change: &SettledChange<'_>) -> bool {
-        if !self.budget.has_room(Instant::now()) {
+        if !self.has_room() {
             return false;
         }
         self.budget.take();
@@ -98,6 +110,7 @@ impl Collector {
         if change.api_server.is_some() {
             self.leg(&context, "apiserver", started, settled);
         }
+        self.waiting.add();
         span.end_with_timestamp(settled);
         true
     }
@@ -109,12 +122,24 @@ impl Collector {
         tracing::debug!(?ended, "no more traces are sent");
     }
 
+    fn has_room(&mut self) -> bool {
+        self.budget.has_room(Instant::now()) && self.waiting.has_room()
+    }
+
     /// Adds a span within another one of this process.
     fn leg(&self, of: &SpanContext, name: &'static str, from: SystemTime, to: SystemTime) {
         let within = Context::new().with_remote_span_context(of.clone());
         let span = SpanBuilder::from_name(name).with_start_time(from);
+        self.waiting.add();
         span.start_with_context(&self.tracer, &within).end_with_timestamp(to);
     }
+}
+
+/// Returns how long the library tries to send a batch, as it reads that itself.
+fn sending() -> Duration {
+    let names = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
+    let set = names.iter().find_map(|name| std::env::var(name).ok()?.parse().ok());
+    set.map_or(SENDING, Duration::from_millis)
 }
 
 /// Returns a time before another one. What is too long ago to be a time began when the other one was.

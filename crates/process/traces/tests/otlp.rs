@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gimbal_session::{ChangeAge, TraceContext};
 use gimbal_testkit::process::free_port;
-use gimbal_testkit::{OtlpReceiver, ReceivedSpan};
+use gimbal_testkit::{CapturedLog, OtlpReceiver, ReceivedSpan, eventually};
 use gimbal_traces::{OtlpArgs, SentChange, SettledChange, TraceArgs, Traces};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -105,6 +105,32 @@ async fn a_ratio_of_nothing_sends_nothing_and_a_burst_is_limited() {
     assert!((100..=100 * (seconds + 1)).contains(&traced), "{traced}");
     all.end().await;
     assert_eq!(receiver.spans().len() as u64, 2 * traced);
+}
+
+/// It accepts connections, and says nothing in the handshake: half open, or behind a load balancer without a target.
+#[tokio::test]
+async fn a_collector_that_says_nothing_is_reported() {
+    let log = CapturedLog::default();
+    // The thread that sends has this log, too.
+    tracing_subscriber::fmt().with_writer(log.clone()).init();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let accepting = tokio::spawn(async move {
+        let mut kept = Vec::new();
+        while let Ok((connection, _)) = listener.accept().await {
+            kept.push(connection);
+        }
+    });
+    let mut agent = agent(&url, 1.0);
+    assert!(agent.sent(&sent(None)).is_some());
+    eventually("the loss is reported", Duration::from_secs(60), async || {
+        anyhow::ensure!(log.text().contains("traces are lost"), "{}", log.text());
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+    accepting.abort();
+    agent.end().await;
 }
 
 /// What waits for a collector that is away is the process's end, and that for two seconds at most.

@@ -34,6 +34,22 @@ pub trait PageSource: Inspection {
     /// Returns in a sentence what the program does now.
     fn standing(&self, backends: &[pb::Backend]) -> String;
 
+    /// Returns the backends, as they are shown to everybody who reaches the page.
+    ///
+    /// # Errors
+    /// The process ends.
+    async fn shown_backends(&self) -> Result<Vec<pb::Backend>, Status> {
+        self.list_backends(&Viewer::All).await
+    }
+
+    /// Explains an object, as everybody who reaches the page may know it.
+    ///
+    /// # Errors
+    /// As [`Inspection::explain`].
+    async fn shown_reasons(&self, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+        self.explain(&Viewer::All, request).await
+    }
+
     /// Returns the lag of each backend over the last hour; `None` where none is measured.
     ///
     /// # Errors
@@ -44,8 +60,8 @@ pub trait PageSource: Inspection {
 /// Most browsers that are kept up to date, out of the connections of the admin port: the others are for metrics and
 /// probes.
 const STREAMS: usize = 16;
-/// Most questions about Services at a time.
-const QUESTIONS: usize = 2;
+/// Most questions about Services at a time. More are refused, since one that waits would hold a connection, too.
+const QUESTIONS: usize = 4;
 /// Interval of what a browser is sent.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// What one connection is sent before the browser opens another one. The admin port cuts those that last longer.
@@ -73,9 +89,9 @@ impl StatusPage {
         self.source.get_or_init(|| source);
     }
 
-    /// Returns the routes of the page. `only_here`: the port is on loopback, so a request for another host's name comes
-    /// from a page elsewhere that pretends to be this one.
-    pub fn router(&self, only_here: bool) -> Router {
+    /// Returns the routes of the page, which answer under `localhost`, any address and the names `hosts`. A request for
+    /// another name comes from a page elsewhere that pretends to be this one.
+    pub fn router(&self, hosts: &[String]) -> Router {
         let text =
             |kind: &'static str, text: &'static str| get(move || async move { ([(header::CONTENT_TYPE, kind)], text) });
         let routes = Router::new()
@@ -86,7 +102,7 @@ impl StatusPage {
             .route("/status/services", get(services))
             .route("/status/why", get(explanation))
             .with_state(self.clone());
-        routes.layer(middleware::from_fn_with_state(only_here, guard::guard))
+        routes.layer(middleware::from_fn_with_state(Arc::<[String]>::from(hosts), guard::guard))
     }
 
     fn ready(&self) -> Result<Arc<dyn PageSource>, Refusal> {
@@ -105,7 +121,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let (status, text) = match self {
             Self::Starting => (StatusCode::SERVICE_UNAVAILABLE, "the program is starting: try again\n".to_owned()),
-            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many look at this page: try again\n".to_owned()),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "too many use this page now: try again\n".to_owned()),
             Self::Failed(text) => (StatusCode::BAD_REQUEST, text + "\n"),
         };
         (status, [(header::RETRY_AFTER, "2"), (header::CONTENT_TYPE, "text/plain; charset=utf-8")], text)
@@ -131,32 +147,34 @@ async fn events(State(page): State<StatusPage>) -> Result<Sse<impl Stream<Item =
         let state = state(&*source).await.ok()?;
         Some((Ok(state), (source, ticks, place)))
     });
-    Ok(Sse::new(states.take(SENT)))
+    // The browser takes the end for a failure otherwise, and the page would say so to a screen reader each minute.
+    let planned = stream::once(async { Ok(Event::default().event("again").data("as planned")) });
+    Ok(Sse::new(states.take(SENT).chain(planned)))
 }
 
 async fn state(source: &dyn PageSource) -> Result<Event, Status> {
-    let backends = source.list_backends(&Viewer::All).await?;
+    let backends = source.shown_backends().await?;
     let histories = source.histories().await?;
     let state = shown::state(&source.title(), &source.standing(&backends), &backends, histories.as_ref());
     Ok(Event::default().event("state").retry(INTERVAL).data(state.to_string()))
 }
 
 async fn services(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
-    let (source, _place) = page.question().await?;
+    let (source, _place) = page.question()?;
     let found = find(&*source, &PageQuery::read(&uri)?).await?;
     Ok(json(&found))
 }
 
 async fn explanation(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
-    let (source, _place) = page.question().await?;
+    let (source, _place) = page.question()?;
     let pb::ExplainResponse { service, reasons, .. } = why(&*source, &PageQuery::read(&uri)?).await?;
     Ok(json(&shown::explanation(service.as_ref(), &reasons)))
 }
 
 impl StatusPage {
-    async fn question(&self) -> Result<(Arc<dyn PageSource>, OwnedSemaphorePermit), Refusal> {
+    fn question(&self) -> Result<(Arc<dyn PageSource>, OwnedSemaphorePermit), Refusal> {
         let source = self.ready()?;
-        let place = self.questions.clone().acquire_owned().await.map_err(|_| Refusal::Busy)?;
+        let place = self.questions.clone().try_acquire_owned().map_err(|_| Refusal::Busy)?;
         Ok((source, place))
     }
 }

@@ -137,12 +137,35 @@ function live(text) {
   if (byId("live").textContent !== text) byId("live").textContent = text;
 }
 
-const events = new EventSource("status/events");
-events.addEventListener("state", (event) => {
-  show(JSON.parse(event.data));
-  live("Live");
-});
-events.addEventListener("error", () => live("Not live: the program does not answer; trying again"));
+/** How long after a failure another connection is opened, where the browser opens none. */
+const AGAIN = 2000;
+/** How long the next connection may take after one that ended as planned, before the page says that it is not live. */
+const PATIENCE = 8000;
+
+let late; // The timer of that, until a state comes.
+let planned = false;
+
+function watch() {
+  const events = new EventSource("status/events");
+  events.addEventListener("state", (event) => {
+    clearTimeout(late);
+    late = undefined;
+    show(JSON.parse(event.data));
+    live("Live");
+  });
+  events.addEventListener("again", () => {
+    planned = true;
+  });
+  events.addEventListener("error", () => {
+    const notLive = () => live("Not live: the program does not answer; trying again");
+    if (late === undefined) late = setTimeout(notLive, planned ? PATIENCE : 0);
+    planned = false;
+    // After an answer that is no stream, such as 503 while the program starts, a browser does not try again.
+    if (events.readyState === EventSource.CLOSED) setTimeout(watch, AGAIN);
+  });
+}
+
+watch();
 
 function serviceRow(service) {
   const summary = element("summary", "",

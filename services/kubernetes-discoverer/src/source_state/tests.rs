@@ -179,7 +179,7 @@ fn a_cluster_without_slices_is_told_from_one_that_does_not_answer() {
 
 /// A credential plug-in's error contains its environment and its output.
 #[test]
-fn what_a_server_or_a_plug_in_says_is_not_told_to_the_writer() {
+fn what_a_server_or_a_plug_in_says_is_not_told_to_others() {
     let said = "auth exec command 'T=\"hunter2\" plugin' failed".to_owned();
     for error in [
         ApiError::Transport { message: said.clone() },
@@ -198,6 +198,11 @@ fn what_a_server_or_a_plug_in_says_is_not_told_to_the_writer() {
         assert!(reason.starts_with("endpointslices: ") && !reason.contains("hunter2"), "{reason}");
         let own = state.trouble().unwrap();
         assert_eq!(own, format!("endpointslices: {error}"), "the operator sees the whole error");
+        assert_eq!(
+            state.public_trouble(),
+            Some(reason),
+            "and who reaches the status page sees what the writer is told"
+        );
     }
 }
 

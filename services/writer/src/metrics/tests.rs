@@ -58,7 +58,7 @@ impl Writer {
 
     /// Returns the samples that contain this text.
     fn samples(&self, with: &str) -> Vec<String> {
-        self.metrics.show(&self.state, self.may_write);
+        self.metrics.show(&self.state, self.may_write, self.now);
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
         let samples = text.lines().filter(|line| !line.starts_with('#') && line.contains(with));
@@ -132,6 +132,38 @@ fn an_agents_words_make_no_series() {
             "gimbal_writer_backend_source_age_seconds{backend=\"node02\",kind=\"services\"} 1.0",
         ]
     );
+}
+
+/// A source that is away when its agent starts is as silent as one that goes away later, and for as long as it is.
+#[test]
+fn a_source_that_was_never_heard_grows_old_too() {
+    let mut writer = Writer::with(&["node02"]);
+    writer.state.lead(Some(1));
+    let beat = |writer: &mut Writer, generation, age: Option<u64>| {
+        let sources = vec![Freshness { kind: "services".into(), age: age.map(Duration::from_secs) }];
+        let heartbeat = AgentMessage::Heartbeat { sources, backlog: 0 };
+        writer.state.receive(&name("node02"), generation, heartbeat, writer.now);
+    };
+    let age = |writer: &Writer, seconds: &str| {
+        let sample = "gimbal_writer_backend_source_age_seconds{backend=\"node02\",kind=\"services\"}";
+        assert_eq!(writer.samples("backend_source_age"), [format!("{sample} {seconds}")]);
+    };
+    let generation = writer.connect();
+    writer.now += Duration::from_secs(5);
+    beat(&mut writer, generation, None);
+    age(&writer, "5.0");
+    writer.now += Duration::from_secs(1200);
+    beat(&mut writer, generation, None);
+    age(&writer, "1205.0");
+    // The next agent knows nothing of the time before it.
+    let generation = writer.connect();
+    beat(&mut writer, generation, None);
+    writer.now += Duration::from_secs(5);
+    age(&writer, "1210.0");
+    // It is heard at last, and grows between heartbeats.
+    beat(&mut writer, generation, Some(1));
+    writer.now += Duration::from_secs(4);
+    age(&writer, "5.0");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use gimbal_model::{Endpoint, EndpointPort, Header, PortSet, Protocol, Service, S
 use gimbal_reconcile::{Policy, Settings, Watched};
 use gimbal_runtime::Liveness;
 use gimbal_session::{
-    AgentConfig, AgentEnd, AgentVerdict, ChangeAge, Credit, Hello, PROTOCOL, Piece, PieceChange, WriterLimits,
+    AgentConfig, AgentEnd, AgentVerdict, ChangeAge, Credit, Data, Frame, Hello, PROTOCOL, Piece, PieceChange,
+    WriterLimits,
 };
 use gimbal_testkit::{CapturedLog, OtlpReceiver};
 use gimbal_traces::OtlpArgs;
@@ -207,6 +208,32 @@ async fn the_trace_of_a_change_goes_on_until_it_is_settled() {
     {
         assert_eq!(settle.attributes[&format!("gimbal.{key}")], value);
     }
+}
+
+/// The age of a change is the agent's word, and an alert must not depend on it.
+#[tokio::test]
+async fn a_change_waits_from_when_it_came_whatever_its_agent_says() {
+    let (mut owner, lead) = owner();
+    let mut registry = Registry::default();
+    owner.parts.metrics = Metrics::register(&mut registry);
+    lead.send_replace(Leadership::Leader { epoch: 1, until: Moment::now() + SECOND * 3600 });
+    owner.lead(Some(1));
+    let generation = fill(&mut owner, "ns", 0);
+    let piece =
+        Piece { key: SourceKey::new("ns", "web"), header: Some(Arc::default()), parts: Vec::new(), more: false };
+    let age = ChangeAge { waited: SECOND * 40 * 86_400, caused: None };
+    let frame = Frame::Delta { changes: vec![Ok(PieceChange::Replace(piece))], age };
+    let message = AgentMessage::Data(Data { seq: 3, frame, trace: None });
+    owner.receive(Mail::Message { backend: name(), generation, message, turns: Vec::new() });
+    let mut waits_after = |seconds: u32| {
+        owner.tick_at(Instant::now() + SECOND * seconds);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let sample = text.lines().find_map(|line| line.strip_prefix("gimbal_writer_oldest_pending_seconds "));
+        sample.unwrap().parse::<f64>().unwrap()
+    };
+    assert!(waits_after(0) < 10.0);
+    assert!((10.0..20.0).contains(&waits_after(10)));
 }
 
 /// There is room for one write at a time, and always a job of another backend that could take it.

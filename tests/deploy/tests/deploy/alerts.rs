@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// For how many minutes a program is watched that is well.
 const LONG: u32 = 180;
 
-/// What the processes of a program expose, by the process. Each line is a sample, as `/metrics` shows it: a number that stays,
+/// What the processes of a program expose, by the process, as `instance` or `namespace/instance`. Each line is a sample, as `/metrics` shows it: a number that stays,
 /// `a+b` for one that grows by b a minute, or values in the notation of promtool, one a minute from minute 0.
 type Exposed = BTreeMap<String, String>;
 
@@ -85,7 +85,11 @@ impl Scenes {
             let ends = scene.and_then(|scene| scene.ends.get(process)).copied();
             for (sample, written) in samples {
                 let (name, labels) = sample.split_once('{').unwrap_or((&sample, "}"));
-                let labels = format!("{{job=\"{program}\",instance=\"{process}\",{labels}");
+                let target = match process.split_once('/') {
+                    Some((namespace, instance)) => format!("namespace=\"{namespace}\",instance=\"{instance}\""),
+                    None => format!("instance=\"{process}\""),
+                };
+                let labels = format!("{{job=\"{program}\",{target},{labels}");
                 let values = values(&written, begins, ends, minutes);
                 series.push(json!({"series": format!("{name}{labels}"), "values": values}));
             }

@@ -148,7 +148,9 @@ async fn a_browser_sees_backends_live_and_finds_services_and_why() {
 async fn a_port_that_others_reach_has_the_page_only_on_demand() {
     let scene = Scene::start().await.unwrap();
     let config = scene.config(&["node02"], "").unwrap();
-    for (flags, expected) in [(&[][..], 404), (&["--status-page"][..], 200)] {
+    for (flags, expected, elsewhere) in
+        [(&[][..], 404, 404), (&["--status-page", "--status-page-hosts", "gimbal.example,other.example"][..], 200, 403)]
+    {
         let (port, admin_port) = (free_port().unwrap(), free_port().unwrap());
         let kubeconfig = scene.gimbal.user("writer").unwrap();
         let mut args = scene.writer_args(kubeconfig.kubeconfig(), port, admin_port, &config, flags).unwrap();
@@ -164,10 +166,13 @@ async fn a_port_that_others_reach_has_the_page_only_on_demand() {
         .await
         .unwrap();
         assert_eq!(asked(admin_port, "/status").await.status(), expected, "{flags:?}");
-        if expected == 200 {
+        // A browser that was led here by another name, as by a port-forward's, gets nothing.
+        for (host, expected) in
+            [("gimbal.example:7480", expected), ("localhost", expected), ("evil.example", elsewhere)]
+        {
             let url = format!("http://127.0.0.1:{admin_port}/status");
-            let named = client().get(&url).header("host", "gimbal.example").timeout(Duration::from_secs(5));
-            assert_eq!(named.send().await.unwrap().status(), 200, "it may have a name");
+            let asked = client().get(&url).header("host", host).timeout(Duration::from_secs(5));
+            assert_eq!(asked.send().await.unwrap().status(), expected, "{host}");
         }
     }
 }

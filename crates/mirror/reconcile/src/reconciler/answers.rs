@@ -162,10 +162,21 @@ impl Reconciler {
         None
     }
 
+    /// The changes that lead to a target were not written, because the API server `failed` or because it refuses them.
+    fn note_failed_journeys(&mut self, job: &Job, failed: bool) {
+        let Some(target) = self.targets.get(&job.target) else { return };
+        for claim in target.claims().iter().chain(target.leaving()) {
+            if let Some(backend) = self.desired.get_mut(&claim.backend) {
+                backend.set_journey_failed(&claim.key, failed);
+            }
+        }
+    }
+
     /// Handles a failed write. Returns when to decide the target again; `None` if the target need not wait: only this
     /// write is retried later, or a slice gets another name.
     fn failed(&mut self, job: &Job, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
         let key = &job.target;
+        self.note_failed_journeys(job, matches!(failure, WriteFailure::Api(_)));
         let target = self.targets.get_mut(key)?;
         let api = |message: &str| format!("{} {}: {message}", action.kind().kind, action.name());
         // A refused write waits by itself, at most for `longest`, and the rest of the target goes on.

@@ -1,8 +1,10 @@
 //! What the writer learns from the answers to a job, and from the watch before them.
 
+use std::time::Duration;
+
 use gimbal_kubernetes_objects::EndpointSlice;
 use gimbal_plan::{Body, EndpointsApi};
-use gimbal_reconcile::{Watched, WriteFailure, Written};
+use gimbal_reconcile::{JourneyEnd, Watched, WriteFailure, Written};
 
 use super::OPEN;
 use super::server::{Luck, id};
@@ -47,6 +49,52 @@ fn what_follows_is_not_sent_where_the_first_fails() {
     world.writer.finish(&job, written, world.now);
     world.settle();
     assert_eq!((world.services().count(), world.slices().count()), (1, 1));
+}
+
+/// Fails every write that may start now, and returns how many.
+fn fail_all(world: &mut World, failure: &WriteFailure) -> usize {
+    let mut failed = 0;
+    while let Some(job) = world.writer.next_job(world.now) {
+        let written = job.carry_out(|_| Written::Failed(failure.clone()));
+        world.writer.finish(&job, written, world.now);
+        failed += 1;
+    }
+    world.collect();
+    failed
+}
+
+/// An outage shows in the time of the changes that it delays, and in what waits while it lasts.
+#[test]
+fn a_change_that_the_api_server_fails_to_write_is_on_its_way_until_it_is_written() {
+    let minute = Duration::from_secs(60);
+    let mut world = world();
+    world.settled.clear();
+    let begun = world.now;
+    let mut failed = 0;
+    while world.now < begun + minute {
+        failed += fail_all(&mut world, &WriteFailure::Api("timeout".into()));
+        assert_eq!(world.writer.oldest_pending(world.now), Some(world.now - begun));
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(failed > 3, "{failed} writes failed");
+    assert_eq!(world.settled, [(JourneyEnd::Rejected, Duration::ZERO)]);
+    world.settle();
+    assert_eq!(world.settled.len(), 2, "{:?}", world.settled);
+    let (end, took) = world.settled[1];
+    assert!(end == JourneyEnd::Written && took >= minute, "{:?}", world.settled);
+    assert_eq!(world.writer.oldest_pending(world.now), None);
+}
+
+/// What an admission webhook refuses is refused until a person changes something: it is not late.
+#[test]
+fn a_change_that_the_api_server_refuses_does_not_wait() {
+    let mut world = world();
+    world.settled.clear();
+    fail_all(&mut world, &WriteFailure::Forbidden("a webhook".into()));
+    assert_eq!(world.settled, [(JourneyEnd::Rejected, Duration::ZERO)]);
+    assert_eq!(world.writer.oldest_pending(world.now), None);
+    world.settle();
+    assert_eq!((world.services().count(), world.settled.len()), (1, 1));
 }
 
 /// A list that has begun shows an edit but not the create before it, and the answer to the create comes last.

@@ -32,6 +32,7 @@ pub(super) fn come_to_rest(world: &mut World) {
     for (agent, backend) in BACKENDS.iter().enumerate() {
         assert_eq!(world.unacknowledged(agent), 0, "frames of {backend} are not acknowledged");
     }
+    assert_eq!(world.writer.oldest_pending(world.now), None, "a change waits, and nothing is left to do");
 }
 
 /// Checks that endpoints that a source no longer has get no traffic, whatever the API server refuses to add.

@@ -9,7 +9,7 @@ use gimbal_guard::{GuardConfig, GuardEvent};
 use gimbal_kubernetes_objects::{EndpointSlice, Service as ServiceObject};
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_plan::{Body, EndpointsApi};
-use gimbal_reconcile::{BackendState, Job, Output, Policy, Reconciler, Settings, Watched, Written};
+use gimbal_reconcile::{BackendState, Job, JourneyEnd, Output, Policy, Reconciler, Settings, Watched, Written};
 use gimbal_session::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Reject, Scope,
     WriterLimits, WriterMessage,
@@ -61,6 +61,8 @@ pub struct World {
     epoch: u64,
     /// Backends whose held removals were released without an approval, by time or by a snapshot, and how many.
     pub releases: Vec<(BackendName, u64)>,
+    /// What came of changes, and the time that each took.
+    pub settled: Vec<(JourneyEnd, Duration)>,
 }
 
 pub fn key(n: u8) -> SourceKey {
@@ -146,6 +148,7 @@ impl World {
             api,
             epoch: 1,
             releases: Vec::new(),
+            settled: Vec::new(),
         };
         world.server.set_namespace("one", true);
         world.server.set_namespace("two", true);
@@ -365,10 +368,10 @@ impl World {
                 Output::Guard { backend, event: GuardEvent::Released { endpoints, .. } } => {
                     self.releases.push((backend, endpoints));
                 }
+                Output::Settled { end, journey, .. } => self.settled.push((end, journey.legs(self.now).total())),
                 Output::Keep { .. }
                 | Output::Loss { .. }
                 | Output::Touched(_)
-                | Output::Settled { .. }
                 | Output::Guard { .. }
                 | Output::Accepted { .. } => {}
             }

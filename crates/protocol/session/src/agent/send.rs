@@ -242,13 +242,17 @@ impl<P: Payload> AgentEnd<P> {
         let target = stream.window.target();
         let snapshot = stream.snapshot.as_mut()?;
         let (mut pieces, mut digest, mut sent) = (Vec::new(), Digest::default(), Vec::new());
+        let mut aged = None;
         while let Some(piece) = snapshot.peek(target) {
-            if !room.take(piece_len(piece), &piece.key) {
+            let (key, len) = (piece.key.clone(), piece_len(piece));
+            // What was read first is no change, and does not get the age of one.
+            if *aged.get_or_insert(snapshot.is_aged(&key)) != snapshot.is_aged(&key) || !room.take(len, &key) {
                 break;
             }
             if let Some((piece, whole)) = snapshot.pop() {
                 digest = digest + whole.unwrap_or_default();
-                sent.extend(snapshot.take_since(&piece.key).map(|since| (piece.key.clone(), since)));
+                let since = whole.and_then(|_| snapshot.take_since(&key));
+                sent.extend(since.map(|since| (key, since)));
                 pieces.push(Ok(piece));
             }
         }

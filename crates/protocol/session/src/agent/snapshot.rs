@@ -54,7 +54,7 @@ pub(super) struct Snapshot<P: Payload> {
 
 impl<P: Payload> Snapshot<P> {
     /// Creates a snapshot. `first` are keys that have waited, which are sent before the others; `since` says since when
-    /// entries of the view have waited; `gone` are keys that have waited and are not in the view.
+    /// entries of the view have waited, which come next; `gone` are keys that have waited and are not in the view.
     pub(super) fn new(
         scope: Scope,
         summary: Summary,
@@ -66,8 +66,9 @@ impl<P: Payload> Snapshot<P> {
         let entry = |(key, entry, digest)| (key, Frozen { entry, digest, sent: false });
         let view: BTreeMap<_, _> = view.map(entry).collect();
         let early: BTreeSet<_> = first.iter().cloned().collect();
-        let rest = view.keys().filter(|key| !early.contains(key)).cloned();
-        let order = first.into_iter().filter(|key| view.contains_key(key)).chain(rest).collect();
+        let aged = since.keys().filter(|key| view.contains_key(key) && !early.contains(key)).cloned();
+        let rest = view.keys().filter(|key| !early.contains(key) && !since.contains_key(key)).cloned();
+        let order = first.iter().filter(|key| view.contains_key(key)).cloned().chain(aged).chain(rest).collect();
         let covered = NamespaceSet::of(&scope);
         Self { scope, covered, summary, view, order, pieces: VecDeque::new(), since, gone, mentioned: BTreeSet::new() }
     }
@@ -123,7 +124,12 @@ impl<P: Payload> Snapshot<P> {
         self.since.iter().map(|(key, since)| (key, *since))
     }
 
-    /// Takes since when an entry has waited.
+    /// Whether an entry changed and was not sent. A chunk has one age, so it carries either such entries or others.
+    pub(super) fn is_aged(&self, key: &P::Key) -> bool {
+        self.since.contains_key(key)
+    }
+
+    /// Takes since when an entry has waited, once all of it is sent: only then has the writer a change.
     pub(super) fn take_since(&mut self, key: &P::Key) -> Option<ChangeSince> {
         self.since.remove(key)
     }

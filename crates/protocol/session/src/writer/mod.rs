@@ -9,6 +9,7 @@ mod rejects;
 mod reports;
 mod resync;
 mod snapshot;
+mod sources;
 mod staging;
 mod unacknowledged;
 mod way_back;
@@ -22,8 +23,8 @@ use gimbal_model::{Digest, DigestTree};
 use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Freshness, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services,
-    Summary, UnknownScopes, Welcome, WriterMessage,
+    Credit, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
+    UnknownScopes, Welcome, WriterMessage,
 };
 use contents::RequestedContents;
 use holdings::{Holdings, Knowledge};
@@ -32,6 +33,7 @@ use reports::Reports;
 pub use reports::{ReportError, TooLarge};
 use resync::Resync;
 use snapshot::Snapshot;
+use sources::HeardSources;
 use staging::Unfinished;
 use unacknowledged::Unacknowledged;
 
@@ -139,9 +141,7 @@ pub struct WriterEnd<P: Payload = Services> {
     has_more: bool,
     hello: Option<Hello>,
     generation: u64,
-    freshness: Vec<Freshness>,
-    /// When the last heartbeat of the open stream came.
-    heartbeat: Option<Instant>,
+    sources: HeardSources,
     backlog: u64,
     last_heard: Option<Instant>,
     /// The agent's silence counts from here at the earliest.
@@ -168,8 +168,7 @@ impl<P: Payload> WriterEnd<P> {
             has_more: false,
             hello: None,
             generation: 0,
-            freshness: Vec::new(),
-            heartbeat: None,
+            sources: HeardSources::default(),
             backlog: 0,
             last_heard: None,
             excused: None,
@@ -187,7 +186,7 @@ impl<P: Payload> WriterEnd<P> {
         self.closed();
         self.hello = Some(hello.clone());
         self.generation = generation;
-        self.heartbeat = None;
+        self.sources.opened(now);
         self.last_heard = Some(now);
         let (lowest, highest) = hello.protocol;
         if !(lowest..=highest).contains(&PROTOCOL) {
@@ -413,21 +412,6 @@ impl<P: Payload> WriterEnd<P> {
     #[must_use]
     pub fn unknown(&self) -> &UnknownScopes {
         self.knowledge.unknown()
-    }
-
-    /// Returns when the source was last heard, as of the last heartbeat.
-    #[must_use]
-    pub fn freshness(&self) -> &[Freshness] {
-        &self.freshness
-    }
-
-    /// Returns how long ago the kind that was silent for longest was heard; `None` before the first heartbeat of the
-    /// stream. A kind that was never heard counts as [`Duration::MAX`].
-    #[must_use]
-    pub fn silence(&self, now: Instant) -> Option<Duration> {
-        let since = now.saturating_duration_since(self.heartbeat?);
-        let longest = self.freshness.iter().map(|source| source.age.unwrap_or(Duration::MAX)).max();
-        Some(longest.unwrap_or_default().saturating_add(since))
     }
 
     /// Returns the number of entries that waited in the agent at the last heartbeat.

@@ -18,8 +18,7 @@ impl<P: Payload> WriterEnd<P> {
             AgentMessage::Hello(_) => out.push(self.broke_a_rule("a second Hello came on one stream")),
             AgentMessage::Data(data) => self.data(data, now, &mut out),
             AgentMessage::Heartbeat { sources, backlog } => {
-                self.freshness = sources;
-                self.heartbeat = Some(now);
+                self.sources.heard(sources, now);
                 self.backlog = backlog;
             }
             AgentMessage::ScopeUnknown { scope, reason } => {

@@ -162,7 +162,7 @@ fn a_removal_that_waited_is_told_by_name_before_the_view() {
     agent.set(key("b"), None, now);
     agent.set(key("c"), Some(service("2", [1])), now);
     tell(&mut agent, resync(Need::All), now);
-    assert_eq!(said(&mut agent, now), ["begin *", "delta -b", "chunk c a", "end 2"]);
+    assert_eq!(said(&mut agent, now), ["begin *", "delta -b", "chunk c", "chunk a", "end 2"]);
     // The same if the view is abandoned before its end.
     agent.set(key("a"), None, now);
     tell(&mut agent, resync(Need::All), now);
@@ -319,7 +319,7 @@ fn what_waited_goes_first() {
     connect(&mut agent, now);
     agent.set(key("c"), Some(service("2", [1])), now);
     tell(&mut agent, welcome(Need::All), now);
-    assert_eq!(said(&mut agent, now), ["begin *", "chunk c a b", "end 3"]);
+    assert_eq!(said(&mut agent, now), ["begin *", "chunk c", "chunk a b", "end 3"]);
 }
 
 #[test]
@@ -416,6 +416,52 @@ fn a_snapshot_says_how_old_the_changes_are_that_no_stream_could_carry() {
     connect(&mut agent, now);
     tell(&mut agent, welcome(Need::All), now);
     assert_eq!(ages(&mut agent, now + 30 * second), [], "it has");
+}
+
+/// An agent that ran for hours before its backend was admitted has entries that changed meanwhile, and many that did not.
+#[test]
+fn what_did_not_change_has_not_the_age_of_what_did() {
+    let (now, second) = (start(), Duration::from_secs(1));
+    let mut agent = agent(&three());
+    agent.set(key("b"), Some(service("2", [1])), now);
+    agent.set(key("large"), Some(service("2", 0..200)), now + 4 * second);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome(Need::All), now);
+    let (mut with_age, mut without) = (Vec::new(), Vec::new());
+    for frame in frames(&mut agent, now + 10 * second) {
+        if let Frame::SnapshotChunk { pieces, age, .. } = &frame {
+            let keys = pieces.iter().map(|piece| piece.as_ref().unwrap().key.name.to_string());
+            if age.is_some() { with_age.extend(keys) } else { without.extend(keys) }
+        }
+    }
+    with_age.dedup();
+    assert_eq!((with_age, without), (vec!["b".to_owned(), "large".into()], vec!["a".to_owned(), "c".into()]));
+}
+
+/// The writer has a change once it has all of it, so that is the frame whose age counts.
+#[test]
+fn the_last_piece_of_an_entry_has_its_age() {
+    let (now, second) = (start(), Duration::from_secs(1));
+    let mut agent = agent(&three());
+    agent.set(key("large"), Some(service("2", 0..200)), now);
+    connect(&mut agent, now);
+    tell(&mut agent, welcome_with(Need::All, TIGHT), now);
+    let mut chunks = Vec::new();
+    for seq in 1..100 {
+        for frame in frames(&mut agent, now + second) {
+            if let Frame::SnapshotChunk { pieces, age, .. } = &frame
+                && let Some(piece) = pieces.iter().flatten().find(|piece| *piece.key.name == *"large")
+            {
+                chunks.push((piece.more, age.is_some()));
+            }
+        }
+        ack(&mut agent, seq, now);
+    }
+    let (last, others) = chunks.split_last().unwrap();
+    assert!(
+        *last == (false, true) && !others.is_empty() && others.iter().all(|chunk| *chunk == (true, false)),
+        "{chunks:?}"
+    );
 }
 
 #[test]

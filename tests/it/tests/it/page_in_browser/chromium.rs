@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -121,7 +122,12 @@ impl Tab {
 
     /// Waits until an expression is true.
     pub async fn until(&mut self, expression: &str) -> anyhow::Result<()> {
-        eventually(expression, SOON, async || {
+        self.until_within(expression, SOON).await
+    }
+
+    /// Waits until an expression is true, for so long at most.
+    pub async fn until_within(&mut self, expression: &str, long: Duration) -> anyhow::Result<()> {
+        eventually(expression, long, async || {
             let value = self.value(expression).await?;
             anyhow::ensure!(value == true, "it is {value}");
             Ok(())

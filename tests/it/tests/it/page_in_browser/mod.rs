@@ -2,6 +2,7 @@
 //! runs it, since a browser takes long to install.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use gimbal_testkit::assets;
 use gimbal_tests::{Scene, slice_of, svc};
@@ -72,6 +73,43 @@ async fn faults(tab: &mut Tab) -> Vec<String> {
         nodes.map(|node| format!("{}: {} {}", fault["id"], node["html"], node["failureSummary"])).collect::<Vec<_>>()
     });
     lines.collect()
+}
+
+/// A page that finds no place comes back by itself, and one that is live says nothing of it when its connection is renewed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_stays_live() {
+    if !is_without_network("page_in_browser::a_page_stays_live") {
+        return;
+    }
+    let scene = Scene::start().await.unwrap();
+    let writer = scene.writer(&scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
+    let origin = format!("http://127.0.0.1:{}/", writer.admin_port);
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let mut others = Vec::new();
+    loop {
+        let answer = client.get(format!("{origin}status/events")).send().await.unwrap();
+        if answer.status() != 200 {
+            break;
+        }
+        others.push(answer);
+    }
+    let mut tab = Tab::open(&assets::chromium().unwrap(), &format!("{origin}status")).await.unwrap();
+    tab.until("document.getElementById('live')?.textContent.startsWith('Not live')").await.unwrap();
+    drop(others);
+    tab.until("document.getElementById('live').textContent === 'Live'").await.unwrap();
+
+    let said = "window.said = []; new MutationObserver(() => said.push(document.getElementById('live').textContent))\
+        .observe(document.getElementById('live'), {childList: true, characterData: true, subtree: true}); true";
+    tab.value(said).await.unwrap();
+    tab.value("performance.clearResourceTimings(); true").await.unwrap();
+    let renewed = "performance.getEntriesByType('resource').some((entry) => entry.name.endsWith('status/events'))";
+    tab.until_within(renewed, Duration::from_secs(90)).await.unwrap();
+    // The entry is made when the first connection has ended. The next one is there once it has sent states.
+    let states = "window.states ||= 0; new MutationObserver(() => { states += 1; })\
+        .observe(document.getElementById('backends'), {childList: true, characterData: true, subtree: true}); true";
+    tab.value(states).await.unwrap();
+    tab.until("states > 1").await.unwrap();
+    assert_eq!(tab.value("said").await.unwrap(), serde_json::json!([]), "a screen reader says it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
