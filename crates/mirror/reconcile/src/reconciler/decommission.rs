@@ -191,6 +191,25 @@ impl Reconciler {
         }
     }
 
+    /// Takes the order to remove a backend back, if the configuration admits that backend again while something of it is
+    /// left: the order was about what the configuration had dropped, and nothing of what it names now is to go (an object
+    /// that was made anew, a file that was put back). Returns whether there was such an order.
+    pub(super) fn keep_who_is_admitted(&mut self, name: &BackendName) -> bool {
+        let is_ordered =
+            |backend: &&Backend| backend.is_admitted_by_configuration() && backend.decommission().is_some();
+        if !self.leadership.holds_lease() || self.desired.get(name).filter(is_ordered).is_none() {
+            return false;
+        }
+        if self.cluster.is_listed() && self.inventory(name) == Inventory::default() {
+            // The removal is complete, and ends as usual: what the configuration names is a new backend.
+            return false;
+        }
+        if let Some(backend) = self.desired.get_mut(name) {
+            backend.withdraw_decommission(&mut self.outputs);
+        }
+        true
+    }
+
     /// Forgets what a backend's agent said.
     fn forget_said(&mut self, name: &BackendName, now: Instant) {
         if let Some(backend) = self.desired.get_mut(name) {
@@ -260,7 +279,13 @@ impl Reconciler {
         }
         match self.desired.remove(name) {
             // A backend that is configured, in quarantine, begins anew.
-            Some(backend) if backend.is_listed() => self.put_backend(name, backend.into_policy(), true, now),
+            Some(backend) if backend.is_listed() => {
+                let is_configured = backend.is_configured();
+                self.put_backend(name, backend.into_policy(), true, now);
+                if let Some(backend) = self.desired.get_mut(name).filter(|_| is_configured) {
+                    backend.set_configured();
+                }
+            }
             _ => {}
         }
     }
