@@ -148,8 +148,8 @@ impl StatusWriter {
     fn asked(&self, target: &StatusTarget) -> AskedObject {
         let StatusTarget { name, uid, there, orders, in_force, is_leaving, .. } = target;
         let said = self.said.reports.said(name, uid, there.as_ref());
-        let orders = AskedOrders { name: name.clone(), orders: orders.clone(), said };
-        AskedObject { in_force: *in_force, is_leaving: *is_leaving, orders }
+        let (name, uid, orders) = (name.clone(), uid.clone(), orders.clone());
+        AskedObject { in_force: *in_force, orders: AskedOrders { name, uid, is_leaving: *is_leaving, orders, said } }
     }
 
     async fn write(&mut self, target: &StatusTarget, known: KnownBackend) -> Result<(), ApiError> {
