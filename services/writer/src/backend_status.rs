@@ -26,7 +26,7 @@ use crate::mailbox::{Ended, Handle};
 const MANAGER: &str = "gimbal-writer";
 /// Interval of looks at what there is to say.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many objects are written at the same time. A webhook that does not answer for some keeps the others waiting no longer than that.
+/// How many objects are written at the same time, so that few wait for a webhook that does not answer for one of them.
 const AT_ONCE: usize = 16;
 
 /// The objects that get a status.
