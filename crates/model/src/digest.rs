@@ -10,7 +10,7 @@ use std::ops::{Add, Sub};
 use std::sync::Arc;
 
 use crate::canonical::Canonical;
-use crate::{Endpoint, Header, PortSet, Service, SourceKey};
+use crate::{Endpoint, Header, PortSet, Service, SourceKey, TargetKey};
 
 /// The sum of the hashes of a set of parts. `Digest::default()` is that of the empty set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -53,6 +53,15 @@ impl fmt::Display for Digest {
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl TargetKey {
+    /// Returns the digest of the name, without what the objects are.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let key = SourceKey::new(self.namespace.clone(), self.name.clone());
+        Digest(Canonical::new(3, &key).finish())
     }
 }
 

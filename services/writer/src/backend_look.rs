@@ -12,8 +12,6 @@ use gimbal_reconcile::{Reconciler, RemovalState};
 pub(crate) struct AskedObject {
     /// Whether anything of it is in force.
     pub(crate) in_force: bool,
-    /// Whether it is being deleted.
-    pub(crate) is_leaving: bool,
     pub(crate) orders: AskedOrders,
 }
 
@@ -43,10 +41,10 @@ pub(crate) fn look_at(
     let known = asked.iter().map(|asked| {
         let name = &asked.orders.name;
         let is_listed = state.backends().get(name).is_some_and(|backend| backend.is_listed());
-        let may_order = asked.is_leaving || (asked.in_force && is_listed);
+        let may_order = asked.orders.is_leaving || (asked.in_force && is_listed);
         let answers = may_order.then(|| book.carry_out(state, &asked.orders, now));
         let backend = state.backends().get(name).filter(|backend| backend.is_listed());
-        let is_removed = asked.is_leaving || backend.is_some_and(|backend| backend.decommission().is_some());
+        let is_removed = asked.orders.is_leaving || backend.is_some_and(|backend| backend.decommission().is_some());
         let standing = backend.filter(|_| asked.in_force);
         let standing = standing.map(|backend| Standing::of(backend, pending.remove(name).unwrap_or_default()));
         let removal = is_removed.then(|| state.removal(name, NAMED_SERVICES));

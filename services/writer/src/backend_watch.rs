@@ -107,6 +107,7 @@ impl BackendWatch {
                 return !self.is_missing_one();
             }
             WatchEvent::WentBack { seen, listed } => {
+                self.objects.went_back();
                 tracing::warn!(
                     seen,
                     listed,

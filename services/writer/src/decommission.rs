@@ -32,7 +32,7 @@ pub(crate) fn answer(
         })?
     };
     let id = inventory.id(name);
-    let Inventory { services, slices, endpoints_objects, endpoints } = inventory;
+    let Inventory { services, slices, endpoints_objects, endpoints, .. } = inventory;
     Ok(pb::DecommissionResponse { id, services, endpoint_slices: slices, endpoints, endpoints_objects })
 }
 

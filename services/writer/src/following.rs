@@ -9,7 +9,7 @@ use gimbal_backend::{BackendSpec, KnownObject};
 use gimbal_model::BackendName;
 use tokio::sync::watch;
 
-use crate::backend_status::{StatusTarget, status_targets};
+use crate::backend_status::{StatusTargets, status_targets};
 use crate::backend_watch::BackendWatch;
 use crate::config::{BackendConfig, Config, ConfigError, Current};
 use crate::mailbox::{Ended, Handle};
@@ -74,7 +74,7 @@ pub(crate) struct Following {
     pub(crate) current: Arc<Current>,
     pub(crate) metrics: Metrics,
     /// The objects that get a status.
-    pub(crate) targets: watch::Sender<Vec<StatusTarget>>,
+    pub(crate) targets: watch::Sender<StatusTargets>,
     /// What was logged.
     pub(crate) logged: Logged,
 }

@@ -1,9 +1,9 @@
 //! What another configuration would change: its text, and the answer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use gimbal_backend::BackendResource;
+use gimbal_backend::{BackendProblem, BackendResource};
 use gimbal_kubernetes_objects::Object as _;
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Policy, PolicyDifference, Rehearsal, RehearsedWrite, Tally};
@@ -41,6 +41,10 @@ pub(crate) fn policies(
 fn with_objects(now: &Config, text: &str) -> Result<BTreeMap<BackendName, Policy>, String> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| format!("{TEXT}: {error}"))?;
     let mut policies = now.policies();
+    let key = |identity: &str| identity.to_ascii_lowercase();
+    let mut identities: BTreeMap<BackendName, String> =
+        now.backends.iter().filter_map(|known| Some((known.name.clone(), key(known.identity.as_deref()?)))).collect();
+    let mut read = BTreeSet::new();
     for document in documents.iter().filter(|document| !document.is_null()) {
         let (kind, group) = (&document["kind"], &document["apiVersion"]);
         if kind != BackendResource::KIND.kind || group != BackendResource::KIND.api_version {
@@ -52,10 +56,22 @@ fn with_objects(now: &Config, text: &str) -> Result<BTreeMap<BackendName, Policy
         }
         let object = BackendResource::deserialize(document).map_err(|error| format!("{TEXT}: {error}"))?;
         let name = object.name().map_err(|error| format!("{TEXT}: {error}"))?;
+        if !read.insert(name.clone()) {
+            return Err(format!("{TEXT}: two documents are Backend {name}: leave one of them out"));
+        }
         let spec = object.read_spec().map_err(|error| format!("{TEXT}: Backend {name}: {error}"))?;
+        identities.insert(name.clone(), key(&spec.identity.0));
         let mut next = BackendConfig::new(name.clone(), spec, &now.refused_addresses).policy;
         next.leaving = policies.get(&name).is_some_and(|policy| policy.leaving);
         policies.insert(name, next);
+    }
+    // Whoever has an identity keeps it, so that nothing of such an object would come into force.
+    for name in &read {
+        if let Some((other, _)) =
+            identities.iter().find(|(other, has)| *other != name && Some(*has) == identities.get(name))
+        {
+            return Err(format!("{TEXT}: Backend {name}: {}", BackendProblem::Identity(other.clone())));
+        }
     }
     Ok(policies)
 }
@@ -133,5 +149,14 @@ mod tests {
         };
         let error = refused(BackendsIn::Objects, &of("{identity: a, mode: off}"));
         assert!(error.contains("Backend a: spec"), "{error}");
+        // As an object in the cluster, whose identity another one has in whatever case, or that is there twice.
+        let error = refused(BackendsIn::Objects, &of("{identity: B}"));
+        assert!(error.contains("Backend a: spec.identity: backend b has the same"), "{error}");
+        let twice = format!("{}---\n{}", of("{identity: a}"), of("{identity: c}"));
+        let error = refused(BackendsIn::Objects, &twice);
+        assert!(error.contains("two documents are Backend a"), "{error}");
+        // Two that change places are taken as they end.
+        let swapped = format!("{}---\n{}", of("{identity: b}"), of("{identity: a}").replace("name: a}", "name: b}"));
+        assert_eq!(policies(&config(), BackendsIn::Objects, &swapped).unwrap().len(), 2);
     }
 }

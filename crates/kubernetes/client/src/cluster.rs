@@ -210,7 +210,8 @@ impl Cluster {
         self.object(request::apply(object, manager)?).await
     }
 
-    /// Applies the fields of a status, in the way of [`apply`](Self::apply): what other managers have there stays.
+    /// Applies the fields of a status, in the way of [`apply`](Self::apply): what other managers have there stays. The object must
+    /// have the UID in `meta` and, if one is there, the version.
     ///
     /// # Errors
     /// Those of [`apply`](Self::apply); and as [`replace_status`](Self::replace_status) if the kind has no status subresource.

@@ -95,11 +95,15 @@ pub(crate) fn apply<T: Object>(object: &T, manager: &str) -> Result<Call, ApiErr
     as_apply_patch(T::KIND, object.meta(), Subresource::Main, manager, body(object)?)
 }
 
-/// Applies a status, to the object with the name and the UID in `meta`.
+/// Applies a status, to the object with the name, the UID and, if there is one, the version in `meta`.
 pub(crate) fn apply_status(kind: Kind, meta: &Meta, status: &impl Serialize, manager: &str) -> Result<Call, ApiError> {
     let mut metadata = serde_json::json!({"name": meta.name, "uid": meta.uid});
     if !meta.namespace.is_empty() {
         metadata["namespace"] = Value::String(meta.namespace.to_string());
+    }
+    // Without it, who was stopped for a while would take back what was said meanwhile.
+    if !meta.resource_version.is_empty() {
+        metadata["resourceVersion"] = Value::String(meta.resource_version.to_string());
     }
     let object = serde_json::json!({"metadata": metadata, "status": status});
     let typed = Typed { api_version: kind.api_version, kind: kind.kind, object: &object };
@@ -301,10 +305,13 @@ mod tests {
         let call = apply_status(Service::KIND, &meta(), &serde_json::json!({"a": 1}), "m").unwrap();
         let sent: Value = serde_json::from_slice(call.body()).unwrap();
         assert_eq!(call.uri(), "/api/v1/namespaces/team/services/web/status?force=true&fieldManager=m");
-        let metadata = serde_json::json!({"name": "web", "namespace": "team", "uid": "u"});
-        let expected =
-            serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "status": {"a": 1}});
-        assert_eq!(sent, expected);
+        let expected = |metadata: Value| serde_json::json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "status": {"a": 1}});
+        let of_version = serde_json::json!({"name": "web", "namespace": "team", "uid": "u", "resourceVersion": "7"});
+        assert_eq!(sent, expected(of_version));
+        let any = Meta { resource_version: "".into(), ..meta() };
+        let call = apply_status(Service::KIND, &any, &serde_json::json!({"a": 1}), "m").unwrap();
+        let sent: Value = serde_json::from_slice(call.body()).unwrap();
+        assert_eq!(sent, expected(serde_json::json!({"name": "web", "namespace": "team", "uid": "u"})));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub use notices::{BackendNotice, notices};
 pub use objects::{BackendObjects, BackendProblem, KnownObject};
 pub use orders::{AnswerResult, AskedOrders, BackendAnswer, BackendOrder, OrderBook};
 pub use removal::{BackendRemoval, FINALIZER, NAMED_SERVICES, RemovalPhase, wanted_finalizers};
-pub use reports::StatusReports;
+pub use reports::{ReadStatus, StatusReports};
 pub use resource::BackendResource;
 pub use sections::{
     AddressSection, DropGuardSection, FloorSection, KeyListSection, LimitSection, LossSection, ModeSection,

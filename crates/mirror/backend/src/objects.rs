@@ -13,7 +13,10 @@ use std::sync::Arc;
 
 use gimbal_model::BackendName;
 
-use crate::{BackendOrder, BackendResource, BackendResourceStatus, BackendSpec, InvalidSpec, RemovalPhase};
+use crate::status::IDENTITY_TAKEN;
+use crate::{
+    BackendOrder, BackendResource, BackendResourceStatus, BackendSpec, ConditionType, InvalidSpec, RemovalPhase,
+};
 
 /// Why what an object says is not in force.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +63,12 @@ struct Entry {
 }
 
 impl Entry {
+    /// Whether another one had its identity when its status was written.
+    fn was_refused(&self) -> bool {
+        let conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.into_iter().any(|one| one.type_ == ConditionType::Stalled && one.reason == IDENTITY_TAKEN)
+    }
+
     /// Whether nothing of it was left before its object went, so that nothing of it has to be kept.
     fn is_removed(&self) -> bool {
         let removal = self.status.as_ref().and_then(|status| status.removal.as_ref());
@@ -100,6 +109,8 @@ pub struct BackendObjects {
     definition: Arc<str>,
     /// The list that is being read.
     list: Option<OpenList>,
+    /// How often the cluster's store was put back to an older state.
+    restorations: u64,
 }
 
 #[derive(Debug)]
@@ -129,8 +140,11 @@ impl BackendObjects {
             list.is_empty = false;
             list.unlisted.remove(&name);
         }
-        let in_force = self.entries.remove(&name).and_then(|entry| entry.in_force);
         let meta = &object.metadata;
+        // Another object of this name begins anew, unless the one before went without being deleted.
+        let is_same = |entry: &Entry| entry.uid == meta.meta.uid || entry.presence == Presence::Kept;
+        let before = self.entries.remove(&name).filter(is_same);
+        let in_force = before.and_then(|entry| entry.in_force);
         let entry = Entry {
             uid: meta.meta.uid.clone(),
             resource_version: meta.meta.resource_version.clone(),
@@ -196,6 +210,17 @@ impl BackendObjects {
         self.settle();
     }
 
+    /// Notes that the cluster's store was put back to an older state. A list follows.
+    pub fn went_back(&mut self) {
+        self.restorations += 1;
+    }
+
+    /// Returns how often the cluster's store was put back to an older state.
+    #[must_use]
+    pub fn restorations(&self) -> u64 {
+        self.restorations
+    }
+
     /// Returns every backend that is known.
     pub fn known(&self) -> impl Iterator<Item = (&BackendName, KnownObject<'_>)> {
         self.entries.iter().map(|(name, entry)| {
@@ -221,7 +246,7 @@ impl BackendObjects {
     }
 
     /// Decides what is in force. Of two backends with one identity it stays with the one that has it; if none has, it goes to the
-    /// older object.
+    /// older object, but not to one whose status says that it was refused: a writer that starts decides as the one before.
     fn settle(&mut self) {
         // Who is refused keeps what it has, which may be what another one wants.
         let mut refused = BTreeMap::<BackendName, BackendName>::new();
@@ -249,7 +274,7 @@ impl BackendObjects {
         let mut order: Vec<_> = self.entries.iter().collect();
         order.sort_by_key(|(name, entry)| {
             let stays = entry.in_force.as_deref().is_some_and(|now| next(name, entry) == Some(identity(now)));
-            (!stays, &entry.created, *name)
+            (!stays, entry.was_refused(), &entry.created, *name)
         });
         let mut holders = BTreeMap::new();
         let mut conflicts = Vec::new();

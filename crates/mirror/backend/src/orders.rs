@@ -19,6 +19,8 @@ use crate::BackendResourceStatus;
 
 /// The longest value that is read, in bytes. What may be decided is named by less.
 const LONGEST: usize = 256;
+/// How many values that were followed are remembered of an annotation that stays.
+const REMEMBERED: usize = 8;
 
 /// What an annotation decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,10 +70,22 @@ pub struct BackendAnswer {
     pub result: AnswerResult,
     /// What was done, or why it is refused.
     pub message: String,
+    /// Values that were followed before this one, since the annotation was set. None of them is followed again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<String>,
+}
+
+impl BackendAnswer {
+    /// Returns the values that are not followed again while the annotation stays.
+    fn followed(&self) -> Vec<String> {
+        let own = (self.result == AnswerResult::Done).then(|| self.value.clone());
+        own.into_iter().chain(self.earlier.iter().cloned()).take(REMEMBERED).collect()
+    }
 }
 
 /// Whether an annotation was followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String")]
 pub enum AnswerResult {
     /// It was.
     Done,
@@ -79,11 +93,22 @@ pub enum AnswerResult {
     Refused,
 }
 
+impl From<String> for AnswerResult {
+    /// Of an answer that only a later release knows, the value was answered, so it is not followed again.
+    fn from(text: String) -> Self {
+        if text == "Refused" { Self::Refused } else { Self::Done }
+    }
+}
+
 /// The orders of an object, and its status as it was written last.
 #[derive(Debug, Clone)]
 pub struct AskedOrders {
     /// The backend.
     pub name: BackendName,
+    /// UID of the object. Another object of this name has orders of its own.
+    pub uid: Arc<str>,
+    /// Whether the object is being deleted.
+    pub is_leaving: bool,
     /// The orders and their values.
     pub orders: BTreeMap<BackendOrder, String>,
     /// The status, with the answers to earlier orders.
@@ -92,7 +117,7 @@ pub struct AskedOrders {
 
 /// Orders that were carried out, and whose answer may not be in the status yet.
 #[derive(Debug, Default)]
-pub struct OrderBook(BTreeMap<(BackendName, BackendOrder), UnderWay>);
+pub struct OrderBook(BTreeMap<(BackendName, Arc<str>, BackendOrder), UnderWay>);
 
 #[derive(Debug)]
 struct UnderWay {
@@ -116,11 +141,14 @@ impl OrderBook {
         self.0.clear();
     }
 
-    /// Carries out the orders of an object that have no answer yet. Returns all answers. A decision is answered once it is stored, so
-    /// that a restart does not forget what the status says was done. Only a leader may call this.
+    /// Carries out the orders of an object that have no answer yet. Returns all answers; while one is not known, that to the value
+    /// before. A decision is answered once it is stored, so that a restart does not forget what the status says was done. Only a
+    /// leader may call this.
     pub fn carry_out(&mut self, state: &mut Reconciler, asked: &AskedOrders, now: Instant) -> Vec<BackendAnswer> {
         // One that is taken back and given again is another one.
-        self.0.retain(|(name, order), _| *name != asked.name || asked.orders.contains_key(order));
+        self.0.retain(|(name, uid, order), _| {
+            *name != asked.name || (*uid == asked.uid && asked.orders.contains_key(order))
+        });
         asked
             .orders
             .iter()
@@ -135,20 +163,27 @@ impl OrderBook {
         (order, value): (BackendOrder, &str),
         now: Instant,
     ) -> Option<BackendAnswer> {
-        let slot = (asked.name.clone(), order);
+        let slot = (asked.name.clone(), asked.uid.clone(), order);
         let under_way = self.0.remove(&slot).filter(|under_way| under_way.value == value);
-        let is_about = |answer: &&BackendAnswer| answer.annotation == order.annotation() && answer.value == value;
-        if let Some(said) = asked.said.answers.iter().find(is_about) {
+        let last = asked.said.answers.iter().find(|answer| answer.annotation == order.annotation());
+        if let Some(said) = last.filter(|said| said.value == value) {
             return Some(said.clone());
         }
+        let earlier = last.map(BackendAnswer::followed).unwrap_or_default();
+        let is_consumed = earlier.iter().any(|earlier| earlier == value);
         let answer = |result, message| {
             let (annotation, value) = (order.annotation().to_owned(), value.to_owned());
-            Some(BackendAnswer { annotation, value, result, message })
+            Some(BackendAnswer { annotation, value, result, message, earlier })
         };
+        if is_consumed {
+            // Programs that apply files set an annotation to and fro; that is nobody's word for the same once more.
+            let why = "this value was followed before: remove the annotation, and set it again once it is gone";
+            return answer(AnswerResult::Refused, why.into());
+        }
         let under_way = match under_way {
             Some(under_way) => under_way,
             None => match decide(state, asked, (order, value), now) {
-                Decision::Wait => return None,
+                Decision::Wait => return last.cloned(),
                 Decision::Refuse(why) => return answer(AnswerResult::Refused, why),
                 Decision::Decided(message) => {
                     UnderWay { value: value.to_owned(), message, version: state.keep_decision(&asked.name) }
@@ -158,7 +193,10 @@ impl OrderBook {
         let is_stored = under_way.version.is_none_or(|version| state.is_kept(&asked.name, version));
         let done = is_stored.then(|| under_way.message.clone());
         self.0.insert(slot, under_way);
-        answer(AnswerResult::Done, done?)
+        match done {
+            Some(done) => answer(AnswerResult::Done, done),
+            None => last.cloned(),
+        }
     }
 }
 
@@ -186,6 +224,11 @@ fn approve(state: &mut Reconciler, name: &BackendName, id: &str) -> Decision {
 }
 
 fn confirm(state: &mut Reconciler, asked: &AskedOrders, incarnation: &str) -> Decision {
+    if state.backends().get(&asked.name).is_none_or(|backend| backend.state().incarnation.is_none()) {
+        // An annotation may have come with a copy of another object, and would keep the real source out. `AdminService`, which
+        // somebody calls on purpose, confirms in advance.
+        return Decision::Wait;
+    }
     match state.confirm_incarnation(&asked.name, incarnation) {
         Ok(Some(before)) if before != incarnation => {
             Decision::Decided(format!("the name belongs to this source, and no longer to {before}"))
@@ -207,18 +250,22 @@ fn confirm(state: &mut Reconciler, asked: &AskedOrders, incarnation: &str) -> De
 
 fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Instant) -> Decision {
     let name = &asked.name;
-    let Some(backend) = state.backends().get(name) else { return Decision::Wait };
-    if backend.is_listed() && !backend.policy().leaving {
+    if !asked.is_leaving {
         let why =
             "the object is not being deleted: delete it first, then set the annotation to the id in status.removal";
         return Decision::Refuse(why.into());
     }
-    // The figures change while the backend is in force: what the status shows is what a person has seen.
+    let Some(backend) = state.backends().get(name) else { return Decision::Wait };
+    if backend.is_listed() && !backend.policy().leaving {
+        // What the object says is in force a moment later.
+        return Decision::Wait;
+    }
+    // Only what this object has shown can have been seen by a person, and its figures have changed since.
     let inventory = state.inventory(name);
-    let shown = asked.said.removal.as_ref().filter(|removal| removal.id == id);
-    let id = match shown.is_some_and(|shown| shown.is_about(&inventory)) {
-        true => inventory.id(name),
-        false => id.to_owned(),
+    let shown = asked.said.removal.as_ref().filter(|removal| removal.is_about(name, &inventory));
+    let id = match shown {
+        Some(shown) if shown.id == id => inventory.id(name),
+        _ => String::new(),
     };
     match state.decommission(name, &id, now) {
         Ok(inventory) => Decision::Decided(format!(
@@ -228,8 +275,10 @@ fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Inst
         Err(NotDecommissioned::UnderWay(_)) => Decision::Decided("its removal was ordered before".into()),
         Err(NotDecommissioned::NotReady) => Decision::Wait,
         Err(NotDecommissioned::OtherFigures { .. }) => {
-            let now = inventory.id(name);
-            Decision::Refuse(format!("it has other figures by now: {now} is the id of what would go"))
+            let now = shown.map_or_else(|| inventory.id(name), |shown| shown.id.clone());
+            Decision::Refuse(format!(
+                "the status does not show this id, or what would go is another by now: {now} is the id of that"
+            ))
         }
         Err(error @ NotDecommissioned::Unrecorded(_)) => Decision::Refuse(error.to_string()),
     }

@@ -49,19 +49,17 @@ pub enum RemovalPhase {
 }
 
 impl BackendRemoval {
-    /// Returns what a status says of a removal. `said` is what it said last: figures that an approval may name stay for as long as they
-    /// are about right, because a backend lives on until then, and its figures change all the time.
+    /// Returns what a status says of a removal. `said` is what it said last: an id that an approval may name stays for as long as it
+    /// names what would go, because a backend lives on until then, and its endpoints change all the time.
     #[must_use]
     pub fn of(name: &BackendName, state: &RemovalState, said: Option<&Self>) -> Self {
         match state {
-            RemovalState::Awaited { inventory, first } => match said.filter(|said| said.is_about(inventory)) {
-                Some(said) => said.clone(),
-                None => {
-                    let first = first.iter().map(TargetKey::to_string).collect();
-                    let id = inventory.id(name);
-                    Self { id, first, ..Self::with(RemovalPhase::AwaitsApproval, inventory) }
-                }
-            },
+            RemovalState::Awaited { inventory, first } => {
+                let shown = said.filter(|said| said.is_about(name, inventory));
+                let id = shown.map_or_else(|| inventory.id(name), |said| said.id.clone());
+                let first = first.iter().map(TargetKey::to_string).collect();
+                Self { id, first, ..Self::with(RemovalPhase::AwaitsApproval, inventory) }
+            }
             RemovalState::UnderWay { left } => Self::with(RemovalPhase::Removing, left),
             RemovalState::Over => Self::with(RemovalPhase::Removed, &Inventory::default()),
             RemovalState::OfAnotherWriter { inventory } => Self::with(RemovalPhase::OfAnotherWriter, inventory),
@@ -69,7 +67,7 @@ impl BackendRemoval {
     }
 
     fn with(phase: RemovalPhase, inventory: &Inventory) -> Self {
-        let Inventory { services, slices, endpoints_objects, endpoints } = *inventory;
+        let Inventory { services, slices, endpoints_objects, endpoints, .. } = *inventory;
         Self {
             phase,
             id: String::new(),
@@ -81,16 +79,10 @@ impl BackendRemoval {
         }
     }
 
-    /// Whether an approval is awaited, and what it names is there: no figure is more than a quarter off.
+    /// Whether an approval is awaited, and its id names what would go now.
     #[must_use]
-    pub fn is_about(&self, inventory: &Inventory) -> bool {
-        let near = |said: u64, now: u64| now.abs_diff(said) <= said / 4;
-        let Inventory { services, slices, endpoints_objects, endpoints } = *inventory;
-        self.phase == RemovalPhase::AwaitsApproval
-            && near(self.services, services)
-            && near(self.endpoint_slices, slices)
-            && near(self.endpoints_objects, endpoints_objects)
-            && near(self.endpoints, endpoints)
+    pub fn is_about(&self, name: &BackendName, inventory: &Inventory) -> bool {
+        self.phase == RemovalPhase::AwaitsApproval && inventory.is_named_by(name, &self.id)
     }
 
     /// Whether this says something else than `said`, apart from figures.
@@ -110,17 +102,16 @@ impl BackendRemoval {
 
     /// Returns reason and message of the condition, and whether the removal is complete.
     pub(crate) fn stated(&self) -> (bool, &'static str, String) {
-        let figures = self.figures();
         match self.phase {
+            // Without figures, which change all the time.
             RemovalPhase::AwaitsApproval => {
                 let (key, id) = (BackendOrder::Decommission.annotation(), &self.id);
                 let why = format!(
-                    "the object is deleted, and the backend stays in force until its removal is approved by the annotation {key}={id}: \
-                     {figures} would go"
+                    "the object is deleted, and the backend stays in force until its removal is approved by the annotation {key}={id}; \
+                     status.removal says what would go"
                 );
                 (false, "AwaitsApproval", why)
             }
-            // Without figures, which change with each write.
             RemovalPhase::Removing => {
                 (false, "Removing", "it is being removed; status.removal says what is left".into())
             }
@@ -129,7 +120,8 @@ impl BackendRemoval {
                 false,
                 "OfAnotherWriter",
                 format!(
-                    "this writer keeps no record of the backend, so its {figures} belong to another writer: remove them there"
+                    "this writer keeps no record of the backend, so its {} belong to another writer: remove them there",
+                    self.figures()
                 ),
             ),
         }
@@ -156,6 +148,8 @@ pub fn wanted_finalizers(
 
 #[cfg(test)]
 mod tests {
+    use gimbal_model::Digest;
+
     use super::*;
 
     #[test]
@@ -179,10 +173,11 @@ mod tests {
         }
     }
 
-    fn awaited(services: u64, endpoints: u64) -> RemovalState {
-        let inventory = Inventory { services, slices: services, endpoints_objects: 0, endpoints };
-        let first = (0..services.min(2)).map(|n| TargetKey::new("team1", format!("node02-web{n}"))).collect();
-        RemovalState::Awaited { inventory, first }
+    fn awaited(prefix: &str, services: u64, endpoints: u64) -> RemovalState {
+        let targets: Vec<_> = (0..services).map(|n| TargetKey::new("team1", format!("node02-{prefix}{n}"))).collect();
+        let names = targets.iter().fold(Digest::default(), |sum, key| sum + key.digest());
+        let inventory = Inventory { services, slices: services, endpoints_objects: 0, endpoints, names };
+        RemovalState::Awaited { inventory, first: targets.into_iter().take(2).collect() }
     }
 
     fn of(state: &RemovalState, said: Option<&BackendRemoval>) -> BackendRemoval {
@@ -191,36 +186,50 @@ mod tests {
 
     #[test]
     fn what_is_awaited_names_figures_and_services_and_its_id() {
-        let removal = of(&awaited(3, 40), None);
-        assert_eq!(
-            (&*removal.id, &*removal.first.join(" ")),
-            ("node02-3-3-0-40", "team1/node02-web0 team1/node02-web1")
-        );
+        let removal = of(&awaited("web", 3, 40), None);
+        let mark = removal.id.strip_prefix("node02-3-3-0-40-").unwrap();
+        assert_eq!((mark.len(), &*removal.first.join(" ")), (8, "team1/node02-web0 team1/node02-web1"));
         let (is_over, reason, message) = removal.stated();
         assert_eq!((is_over, reason), (false, "AwaitsApproval"));
-        assert!(
-            message.ends_with("node02-3-3-0-40: 3 Services, 3 EndpointSlices and 40 endpoints would go"),
-            "{message}"
-        );
+        assert!(message.ends_with(&format!("={}; status.removal says what would go", removal.id)), "{message}");
     }
 
     #[test]
-    fn an_id_stays_while_its_figures_are_a_quarter_off_at_most() {
-        let said = of(&awaited(8, 40), None);
-        for (services, endpoints, stays) in
-            [(8, 50, true), (8, 51, false), (8, 30, true), (8, 29, false), (11, 40, false)]
-        {
-            let next = of(&awaited(services, endpoints), Some(&said));
-            assert_eq!(next.id == said.id, stays, "{services} {endpoints}");
+    fn an_id_stays_while_its_endpoints_are_about_as_many() {
+        let said = of(&awaited("web", 8, 80), None);
+        for (endpoints, stays) in [(100, true), (101, false), (60, true), (59, false)] {
+            let next = of(&awaited("web", 8, endpoints), Some(&said));
+            assert_eq!((next.id == said.id, next.endpoints), (stays, endpoints), "the figures are those of now");
             assert_eq!(next.is_news(Some(&said)), !stays);
         }
+        // Figures that were shown meanwhile move no limit.
+        let next = of(&awaited("web", 8, 100), Some(&said));
+        assert_ne!(of(&awaited("web", 8, 101), Some(&next)).id, said.id);
+        // A small one may go up and down.
+        let said = of(&awaited("web", 1, 3), None);
+        assert_eq!(of(&awaited("web", 1, 13), Some(&said)).id, said.id);
+        assert_ne!(of(&awaited("web", 1, 14), Some(&said)).id, said.id);
         let removing = of(&RemovalState::UnderWay { left: Inventory::default() }, Some(&said));
         assert_eq!((removing.phase, &*removing.id), (RemovalPhase::Removing, ""));
         assert!(removing.is_news(Some(&said)));
-        // Nothing is about nothing: who has nothing is asked anew once it has something.
-        let nothing = of(&awaited(0, 0), None);
-        assert!(
-            of(&awaited(0, 0), Some(&nothing)) == nothing && of(&awaited(1, 1), Some(&nothing)).is_news(Some(&nothing))
-        );
+    }
+
+    #[test]
+    fn other_services_have_another_id_however_many_they_are() {
+        let said = of(&awaited("web", 8, 40), None);
+        let other = of(&awaited("pay", 8, 40), Some(&said));
+        assert_ne!(other.id, said.id);
+        assert!(other.is_news(Some(&said)));
+        assert_eq!(other.first, ["team1/node02-pay0", "team1/node02-pay1"]);
+        for services in [7, 9] {
+            assert_ne!(of(&awaited("web", services, 40), Some(&said)).id, said.id, "{services}");
+        }
+        // Who has nothing is asked anew once it has something.
+        let nothing = of(&awaited("web", 0, 0), None);
+        assert_eq!(of(&awaited("web", 0, 0), Some(&nothing)), nothing);
+        assert!(of(&awaited("web", 1, 1), Some(&nothing)).is_news(Some(&nothing)));
+        // An id that a release before gave out names no Services.
+        let before = BackendRemoval { id: "node02-8-8-0-40".into(), ..said.clone() };
+        assert_eq!(of(&awaited("web", 8, 40), Some(&before)).id, said.id);
     }
 }

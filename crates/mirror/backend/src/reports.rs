@@ -8,13 +8,24 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::BackendName;
 
-use crate::status::Stated;
-use crate::{BackendCondition, BackendResourceStatus, ConditionType, StatusFacts};
+use crate::status::{INCARNATION_REFUSED, Stated};
+use crate::{BackendAnswer, BackendCondition, BackendResourceStatus, ConditionType, StatusFacts};
 
 /// What has to last before it is said: an agent that dials again, and a change that is written at once, are no news.
 const SETTLED: Duration = Duration::from_secs(5);
 /// How old counts may be.
 const COUNTS: Duration = Duration::from_secs(60);
+
+/// The status of an object as it was read last.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadStatus<'a> {
+    /// UID of the object.
+    pub uid: &'a str,
+    /// Version of the object.
+    pub version: &'a str,
+    /// The status; `None` if it has none that can be read.
+    pub status: Option<&'a BackendResourceStatus>,
+}
 
 /// What was said of each backend, and what would be said if it lasts.
 #[derive(Debug, Default)]
@@ -24,9 +35,27 @@ pub struct StatusReports(BTreeMap<BackendName, Report>);
 struct Report {
     uid: String,
     /// What was written last; `None` before the first time.
-    written: Option<(Instant, BackendResourceStatus)>,
+    written: Option<Written>,
     /// What differs from what was said, and since when.
     differs: BTreeMap<ConditionType, (Instant, Stated)>,
+}
+
+#[derive(Debug)]
+struct Written {
+    at: Instant,
+    status: BackendResourceStatus,
+    /// The object's version that has it.
+    version: String,
+}
+
+impl Written {
+    /// Whether it is not known yet what became of it: what was read is from before.
+    fn is_newer_than(&self, there: &ReadStatus<'_>) -> bool {
+        match (self.version.parse::<u64>(), there.version.parse::<u64>()) {
+            (Ok(written), Ok(read)) => written > read,
+            _ => false,
+        }
+    }
 }
 
 impl StatusReports {
@@ -35,25 +64,51 @@ impl StatusReports {
         self.0.clear();
     }
 
-    /// Returns the status that was written last for the object with this UID: by this process, else as it was read.
-    #[must_use]
-    pub fn said(&self, name: &BackendName, uid: &str, there: Option<&BackendResourceStatus>) -> BackendResourceStatus {
-        let written = self.0.get(name).filter(|report| report.uid == uid).and_then(|report| report.written.as_ref());
-        written.map(|(_, status)| status).or(there).cloned().unwrap_or_default()
+    /// The cluster's store was put back to an older state: what is read from now on is how it is, whatever its version.
+    pub fn went_back(&mut self) {
+        self.0.values_mut().filter_map(|report| report.written.as_mut()).for_each(|written| written.version.clear());
     }
 
-    /// Returns the status to write for the object with this UID, or `None` if it says what there is to say. `there` is its
-    /// status as it was read; what was written since counts more. `wall` is the time for its conditions, in RFC 3339.
+    fn written(&self, name: &BackendName, there: &ReadStatus<'_>) -> Option<&Written> {
+        self.0.get(name).filter(|report| report.uid == there.uid)?.written.as_ref()
+    }
+
+    /// Returns the status that the object has: what this process wrote last, until that or what came after it is read.
+    #[must_use]
+    pub fn said(&self, name: &BackendName, there: ReadStatus<'_>) -> BackendResourceStatus {
+        let written = self.written(name, &there).filter(|written| written.is_newer_than(&there));
+        written.map(|written| &written.status).or(there.status).cloned().unwrap_or_default()
+    }
+
+    /// Returns that status with the answers that were written and that somebody took out of it since: what they are about was done.
+    #[must_use]
+    pub fn said_and_answered(&self, name: &BackendName, there: ReadStatus<'_>) -> BackendResourceStatus {
+        let mut said = self.said(name, there);
+        let written = self.written(name, &there).into_iter().flat_map(|written| &written.status.answers);
+        let lost = |answer: &&BackendAnswer| said.answers.iter().all(|known| known.annotation != answer.annotation);
+        let lost: Vec<_> = written.filter(lost).cloned().collect();
+        said.answers.extend(lost);
+        said
+    }
+
+    /// Returns the version of the object that is known to this process: what it writes is about that one.
+    #[must_use]
+    pub fn version(&self, name: &BackendName, there: ReadStatus<'_>) -> String {
+        let written = self.written(name, &there).filter(|written| written.is_newer_than(&there));
+        written.map_or_else(|| there.version.to_owned(), |written| written.version.clone())
+    }
+
+    /// Returns the status to write for an object, or `None` if it says what there is to say. `wall` is the time for its conditions,
+    /// in RFC 3339.
     pub fn due(
         &mut self,
         name: &BackendName,
-        uid: &str,
-        there: Option<&BackendResourceStatus>,
+        there: ReadStatus<'_>,
         facts: &StatusFacts<'_>,
         now: Instant,
         wall: &str,
     ) -> Option<BackendResourceStatus> {
-        let said = self.said(name, uid, there);
+        let (said, uid) = (self.said(name, there), there.uid);
         let report = self.0.entry(name.clone()).or_insert_with(|| Report::new(uid));
         if report.uid != uid {
             *report = Report::new(uid);
@@ -67,7 +122,8 @@ impl StatusReports {
                 None => condition(stated, &said, facts.generation, wall),
             });
         }
-        let is_old = report.written.as_ref().is_none_or(|(at, _)| now.saturating_duration_since(*at) >= COUNTS);
+        let age = report.written.as_ref().map(|written| now.saturating_duration_since(written.at));
+        let is_old = age.is_none_or(|age| age >= COUNTS);
         let is_news = said.conditions != next.conditions
             || said.observed_generation != next.observed_generation
             || said.incarnation != next.incarnation
@@ -79,10 +135,10 @@ impl StatusReports {
         (is_news || (is_old && said != next)).then_some(next)
     }
 
-    /// Notes that a status was written.
-    pub fn wrote(&mut self, name: &BackendName, status: BackendResourceStatus, now: Instant) {
+    /// Notes that a status was written, and which version the object has since.
+    pub fn wrote(&mut self, name: &BackendName, status: BackendResourceStatus, version: &str, now: Instant) {
         if let Some(report) = self.0.get_mut(name) {
-            report.written = Some((now, status));
+            report.written = Some(Written { at: now, status, version: version.to_owned() });
         }
     }
 }
@@ -108,11 +164,12 @@ impl Report {
         if lasting.1.1 != *status || lasting.1.2 != *reason {
             *lasting = (now, stated.clone());
         }
-        // What needs somebody is said at once.
+        // What needs somebody is said at once. That an agent of another source was refused needs nobody while that of the right one
+        // only dials again.
         let is_urgent = matches!(
             type_,
             ConditionType::Held | ConditionType::Lost | ConditionType::Stalled | ConditionType::Removed
-        );
+        ) && *reason != INCARNATION_REFUSED;
         let is_news = is_urgent || now.saturating_duration_since(lasting.0) >= SETTLED;
         if is_news {
             self.differs.remove(type_);

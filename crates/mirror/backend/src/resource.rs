@@ -3,9 +3,10 @@
 use gimbal_kubernetes_definition::{Column, CustomKind, ObjectScope, Validation};
 use gimbal_kubernetes_objects::{Kind, LifecycleMeta, Meta, Object};
 use gimbal_model::BackendName;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::status::readable;
 use crate::{BackendResourceStatus, BackendSpec, InvalidSpec};
 
 /// An object of the kind `Backend`. Its spec is read apart from it, so that one that cannot be understood spoils no list.
@@ -19,12 +20,6 @@ pub struct BackendResource {
     /// What the writer says of it.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
     pub status: Option<BackendResourceStatus>,
-}
-
-/// Reads a status. One that cannot be read, because a later release or another program wrote it, is as none: it is written again.
-fn readable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<BackendResourceStatus>, D::Error> {
-    let status = Value::deserialize(from)?;
-    Ok(BackendResourceStatus::deserialize(status).ok())
 }
 
 impl Object for BackendResource {
@@ -95,7 +90,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::ConditionType;
+    use crate::{AnswerResult, ConditionType};
 
     #[test]
     fn conditions_of_others_are_passed_over_and_the_own_have_one_order() {
@@ -109,6 +104,27 @@ mod tests {
         let status = object.status.unwrap();
         let types: Vec<_> = status.conditions.iter().map(|condition| condition.type_).collect();
         assert_eq!((types, status.services), (vec![ConditionType::Ready, ConditionType::Synced], 3));
+    }
+
+    #[test]
+    fn what_only_a_later_release_knows_takes_nothing_else_with_it() {
+        let removal = |phase: &str| {
+            json!({"phase": phase, "id": "a-1", "services": 1, "endpointSlices": 1, "endpointsObjects": 0, "endpoints": 8,
+                "first": []})
+        };
+        let answer =
+            |key: &str, result: &str| json!({"annotation": key, "value": "1", "result": result, "message": ""});
+        let read = |removal: Value, answers: Value| {
+            let object = json!({"metadata": {}, "status": {"services": 3, "answers": answers, "removal": removal}});
+            serde_json::from_value::<BackendResource>(object).unwrap().status.unwrap()
+        };
+        let answers = json!([answer("one", "Done"), {"annotation": "two"}, answer("three", "Postponed")]);
+        let status = read(removal("Paused"), answers);
+        let read_ones: Vec<_> = status.answers.iter().map(|answer| (&*answer.annotation, answer.result)).collect();
+        assert_eq!(read_ones, [("one", AnswerResult::Done), ("three", AnswerResult::Done)], "each was answered");
+        assert_eq!((status.removal, status.services), (None, 3));
+        let status = read(removal("Removed"), json!(null));
+        assert_eq!((status.removal.map(|removal| removal.id).as_deref(), status.answers.len()), (Some("a-1"), 0));
     }
 
     #[test]

@@ -6,10 +6,16 @@
 use gimbal_guard::{Guard, LastRelease};
 use gimbal_reconcile::{Backend, Mode, Stage, describe_hold, describe_unmatched};
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::{BackendAnswer, BackendProblem, BackendRemoval};
+
+/// Reason of an object whose identity another backend has.
+pub(crate) const IDENTITY_TAKEN: &str = "IdentityTaken";
+/// Reason of a backend for which another source dialled, and not its own.
+pub(crate) const INCARNATION_REFUSED: &str = "IncarnationRefused";
 
 /// What the writer says of a backend.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -37,18 +43,29 @@ pub struct BackendResourceStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub held_changes: Vec<String>,
     /// What came of the annotations by which people decide.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "readable_ones")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["annotation"]))]
     pub answers: Vec<BackendAnswer>,
     /// What is removed, once the object is being deleted, or the removal was ordered.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "readable")]
     pub removal: Option<BackendRemoval>,
+}
+
+/// Reads a value. One that cannot be read, because a later release or another program wrote it, is as none: it is written again, and
+/// nothing beside it is lost.
+pub(crate) fn readable<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    Ok(T::deserialize(Value::deserialize(from)?).ok())
+}
+
+/// Reads those of a list that can be read.
+fn readable_ones<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Vec<T>, D::Error> {
+    let all = Option::<Vec<Value>>::deserialize(from)?.unwrap_or_default();
+    Ok(all.into_iter().filter_map(|one| T::deserialize(one).ok()).collect())
 }
 
 /// Reads the conditions that the writer writes, in the order in which it does. Others write others beside them, as gimbal-operator.
 fn own_conditions<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BackendCondition>, D::Error> {
-    let all = Option::<Vec<Value>>::deserialize(from)?.unwrap_or_default();
-    let mut own: Vec<_> = all.into_iter().filter_map(|one| BackendCondition::deserialize(one).ok()).collect();
+    let mut own: Vec<BackendCondition> = readable_ones(from)?;
     own.sort_by_key(|condition| condition.type_);
     Ok(own)
 }
@@ -198,7 +215,7 @@ impl StatusFacts<'_> {
     pub(crate) fn conditions(&self) -> Vec<Stated> {
         use ConditionType as Type;
         let (ready, reason, why) = self.ready();
-        let stalled = matches!(reason, "InvalidSpec" | "IdentityTaken" | "IncarnationRefused");
+        let stalled = matches!(reason, "InvalidSpec" | IDENTITY_TAKEN | INCARNATION_REFUSED);
         let flag = |is: bool| if is { "True" } else { "False" };
         let mut conditions = vec![
             (Type::Ready, flag(ready), reason, why.clone()),
@@ -285,24 +302,23 @@ impl StatusFacts<'_> {
     fn ready(&self) -> (bool, &'static str, String) {
         match (self.problem, self.standing) {
             (Some(problem @ BackendProblem::Spec(_)), _) => (false, "InvalidSpec", problem.to_string()),
-            (Some(problem @ BackendProblem::Identity(_)), _) => (false, "IdentityTaken", problem.to_string()),
+            (Some(problem @ BackendProblem::Identity(_)), _) => (false, IDENTITY_TAKEN, problem.to_string()),
             (None, None) => (false, "NotInForce", "the writer has not taken it yet".into()),
             (None, Some(standing)) => {
-                let incarnation = |text: &Option<String>| text.clone().unwrap_or_default();
+                let refused = standing.refused_incarnation.as_ref().map(|refused| {
+                    let owner = standing.incarnation.as_deref().unwrap_or_default();
+                    format!("an agent of source {refused} was refused: this name belongs to source {owner}")
+                });
                 match standing {
-                    Standing { refused_incarnation: Some(refused), .. } => (
-                        false,
-                        "IncarnationRefused",
-                        format!(
-                            "an agent of source {refused} was refused: this name belongs to source {}",
-                            incarnation(&standing.incarnation)
-                        ),
-                    ),
+                    // Somebody else dialled, and the backend is as it should be.
+                    Standing { connected: true, complete: true, .. } => (true, "InForce", refused.unwrap_or_default()),
+                    Standing { refused_incarnation: Some(_), .. } => {
+                        (false, INCARNATION_REFUSED, refused.unwrap_or_default())
+                    }
                     Standing { connected: false, .. } => (false, "NoAgent", "no agent is connected".into()),
                     Standing { complete: false, .. } => {
                         (false, "NoSnapshot", "no complete snapshot has come yet".into())
                     }
-                    _ => (true, "InForce", String::new()),
                 }
             }
         }

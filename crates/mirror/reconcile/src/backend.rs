@@ -14,7 +14,7 @@ use crate::budgets::Budgets;
 use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::stored::StoredVersions;
-use crate::{Decommission, Facts, Journey, JourneyEnd, Loss, LossRecord, Output, Policy, Stage, Usage};
+use crate::{Decommission, Facts, Journey, JourneyEnd, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
 
 pub use trouble::{describe_hold, describe_unmatched};
 
@@ -57,6 +57,8 @@ pub struct Backend {
     policy: Policy,
     /// Whether the configuration names the backend.
     listed: bool,
+    /// Whether that is a configuration that somebody wrote, and not the Hello of an agent where there is none.
+    configured: bool,
     /// The targets that its Services lead to, and those that they leave.
     routes: Routes,
     /// The writer's end of its stream, with the Services that the agent sent.
@@ -100,6 +102,16 @@ impl Backend {
     #[must_use]
     pub fn is_listed(&self) -> bool {
         self.listed
+    }
+
+    /// Whether a configuration that somebody wrote names the backend.
+    pub(crate) fn is_configured(&self) -> bool {
+        self.configured
+    }
+
+    /// Whether such a configuration wants it published, now and later.
+    pub(crate) fn is_admitted_by_configuration(&self) -> bool {
+        self.listed && self.configured && !self.policy.leaving && self.policy.mode == Mode::Admit
     }
 
     /// Returns the writer's end of its stream, with the Services that the agent sent.
@@ -184,6 +196,7 @@ impl Backend {
             budgets: Budgets::new(policy.guard),
             policy,
             listed,
+            configured: false,
             routes: Routes::default(),
             end: WriterEnd::new(limits.clone()),
             measured: BTreeMap::new(),
@@ -244,6 +257,11 @@ impl Backend {
         self.policy = policy;
     }
 
+    /// The configuration is one that somebody wrote.
+    pub(crate) fn set_configured(&mut self) {
+        self.configured = true;
+    }
+
     pub(crate) fn into_policy(self) -> Policy {
         self.policy
     }
@@ -251,6 +269,7 @@ impl Backend {
     /// The configuration does not name the backend any more: what its agent said is forgotten.
     pub(crate) fn dismiss(&mut self, limits: &WriterLimits) {
         self.listed = false;
+        self.configured = false;
         self.end = WriterEnd::new(limits.clone());
         self.routes.clear();
         self.budgets.forget_usage();
@@ -362,6 +381,15 @@ impl Backend {
         self.state.decommission = Some(id);
         let version = self.keep(outputs);
         self.decommission = Some(Decommission::Ordered { version });
+    }
+
+    /// The order to remove it is taken back. What was removed until now is no loss, and what was counted before is over.
+    pub(crate) fn withdraw_decommission(&mut self, outputs: &mut Vec<Output>) {
+        self.decommission = None;
+        self.state = BackendState { incarnation: self.state.incarnation.take(), ..BackendState::default() };
+        self.guards_mut().forget();
+        self.budgets.forget_loss();
+        self.keep(outputs);
     }
 
     /// It is being removed, and looked at again at this time.

@@ -119,6 +119,9 @@ impl Reconciler {
         }
         self.leadership.set_epoch(epoch);
         if self.leadership.holds_lease() {
+            for name in self.desired.keys().cloned().collect::<Vec<_>>() {
+                self.keep_who_is_admitted(&name);
+            }
             self.guard_is_stale = self.cluster.is_listed();
             self.reconsider_all();
         }

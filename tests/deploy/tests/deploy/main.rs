@@ -1,6 +1,7 @@
 //! What users install from deploy/ is what a real API server takes, what the programs understand, and no more than they need.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // A panic is the report.
 
+mod admission;
 mod alerts;
 mod flags;
 mod operations;

@@ -77,7 +77,7 @@ async fn cluster() -> TestCluster {
 }
 
 /// Installs definitions, and waits until their objects are served.
-async fn install(cluster: &TestCluster, file: &Path) {
+pub async fn install(cluster: &TestCluster, file: &Path) {
     for definition in documents(&std::fs::read_to_string(file).unwrap()).unwrap() {
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         cluster.admin().post(path, &definition).await.unwrap();

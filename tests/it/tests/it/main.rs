@@ -22,6 +22,7 @@ mod backend_events;
 mod backend_objects;
 mod backend_orders;
 mod backend_removal;
+mod backend_status;
 mod bad_input;
 mod certificates;
 mod cli;

@@ -108,6 +108,12 @@ async fn the_status_is_written_apart_from_the_rest() -> anyhow::Result<()> {
     assert_eq!((patched.ip(), patched.spec.ports[0].port), (Some("192.0.2.2"), 82));
     let stale = cluster.patch_status::<Service>(rest.meta(), &status("192.0.2.3")).await;
     assert!(matches!(stale, Err(ApiError::Conflict { .. })), "{stale:?}");
+    // What is applied is about a version as well, where one is named, even if it overrules other managers.
+    let stale = cluster.apply_status::<Service>(rest.meta(), &status("192.0.2.3"), "test").await;
+    assert!(matches!(stale, Err(ApiError::Conflict { .. })), "{stale:?}");
+    let patched: Service = cluster.apply_status(patched.meta(), &status("192.0.2.4"), "test").await?;
+    let patched: Service = cluster.apply_status(&without_version(patched.meta()), &status("192.0.2.2"), "test").await?;
+    assert_eq!(patched.ip(), Some("192.0.2.2"));
     let cleared: Service = cluster.patch_status(patched.meta(), &json!({ "loadBalancer": null })).await?;
     assert_eq!(cleared.ip(), None);
     assert_eq!(cluster.get::<Service>("team", "web").await?, cleared);

@@ -119,6 +119,7 @@ fn an_annotation_that_is_refused_is_reported_once() {
         value: "0a".to_owned(),
         result,
         message: "nothing is held".to_owned(),
+        earlier: Vec::new(),
     };
     let (name, standing) = (BackendName::parse("node02").unwrap(), Standing::example());
     let with = |result| BackendResourceStatus { answers: vec![answer(result)], ..status(&standing) };

@@ -176,3 +176,50 @@ fn who_is_being_deleted_stays_and_who_was_removed_goes_even_with_the_definition(
         assert_eq!(in_force(&objects), ["b=b"], "by a list: {empty_list}");
     }
 }
+
+/// A writer that starts decides as the one before: it reads in the status of an object that this was refused.
+#[test]
+fn who_was_refused_an_identity_does_not_get_it_by_a_restart() {
+    let refused = |mut object: BackendResource| {
+        let condition = json!({"type": "Stalled", "status": "True", "reason": "IdentityTaken", "message": "",
+            "lastTransitionTime": "t", "observedGeneration": 1});
+        object.status = serde_json::from_value(json!({"conditions": [condition]})).unwrap();
+        object
+    };
+    let older = refused(created("2026-01-01", object("a", json!({"identity": "x.example"}))));
+    let mut objects = BackendObjects::default();
+    objects.list_begin("definition");
+    objects.apply(&older).unwrap();
+    objects.apply(&created("2026-01-02", object("b", json!({"identity": "x.example"})))).unwrap();
+    objects.list_end();
+    assert_eq!(in_force(&objects), ["b=x.example"]);
+    // Alone it gets what is free.
+    let mut objects = BackendObjects::default();
+    objects.list_begin("definition");
+    objects.apply(&older).unwrap();
+    objects.list_end();
+    assert_eq!(in_force(&objects), ["a=x.example"]);
+}
+
+/// An object that was deleted and made anew while nobody watched has nothing of the one before.
+#[test]
+fn another_object_of_the_name_has_its_own_spec_or_none() {
+    let anew = |spec: Value| {
+        let mut object = object("a", spec);
+        object.metadata.meta.uid = "another".into();
+        object
+    };
+    let unusable = || anew(json!({"identity": "a", "later": 1}));
+    let mut objects = listed(&["a", "b"]);
+    objects.list_begin("definition");
+    objects.apply(&unusable()).unwrap();
+    objects.apply(&object("b", json!({"identity": "b"}))).unwrap();
+    objects.list_end();
+    assert_eq!(in_force(&objects), ["b=b"]);
+    // One that went with its definition was not deleted: it stays as it was.
+    let mut objects = listed(&["a"]);
+    objects.gone(&object("a", json!({})));
+    objects.definition_is(None);
+    objects.apply(&unusable()).unwrap();
+    assert_eq!(in_force(&objects), ["a=a"]);
+}

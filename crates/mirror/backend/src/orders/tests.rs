@@ -8,12 +8,15 @@ use gimbal_reconcile::{BackendState, Output, Policy, RemovalState, Settings, Wat
 use gimbal_session::{Credit, Hello, PROTOCOL, WriterLimits};
 
 use super::*;
+use crate::BackendRemoval;
 
 /// A writer that leads, node02, and what its status says.
 struct Led {
     state: Reconciler,
     book: OrderBook,
     said: BackendResourceStatus,
+    uid: &'static str,
+    is_leaving: bool,
     now: Instant,
 }
 
@@ -32,7 +35,8 @@ impl Led {
         state.add_backend(&node02(), Policy::default(), now);
         state.restore(&node02(), stored, now, SystemTime::UNIX_EPOCH);
         state.lead(Some(1));
-        Self { state, book: OrderBook::default(), said: BackendResourceStatus::default(), now }
+        let said = BackendResourceStatus::default();
+        Self { state, book: OrderBook::default(), said, uid: "one", is_leaving: false, now }
     }
 
     /// One whose name belongs to source `a`.
@@ -57,11 +61,36 @@ impl Led {
     /// Looks at the object with these orders. Returns the answers, each as its result and message.
     fn look(&mut self, orders: &[(BackendOrder, &str)]) -> Vec<(AnswerResult, String)> {
         let orders = orders.iter().map(|(order, value)| (*order, (*value).to_owned())).collect();
-        let asked = AskedOrders { name: node02(), orders, said: self.said.clone() };
+        let (uid, is_leaving, said) = (self.uid.into(), self.is_leaving, self.said.clone());
+        let asked = AskedOrders { name: node02(), uid, is_leaving, orders, said };
         let answers = self.book.carry_out(&mut self.state, &asked, self.now);
         let shown = answers.iter().map(|answer| (answer.result, answer.message.clone())).collect();
         self.said.answers = answers;
+        if self.is_leaving {
+            let removal = self.state.removal(&node02(), 1);
+            self.said.removal = removal.map(|state| BackendRemoval::of(&node02(), &state, self.said.removal.as_ref()));
+        }
         shown
+    }
+
+    /// The configuration says that node02 is to leave, and so does its object.
+    fn delete(&mut self) {
+        let leaving = Policy { leaving: true, ..Policy::default() };
+        self.state.configure([(node02(), leaving)].into(), self.now);
+        self.is_leaving = true;
+    }
+
+    /// The Gimbal cluster is listed.
+    fn listed(mut self) -> Self {
+        for kind in Watched::ALL {
+            self.state.list_begin(kind);
+            self.state.list_end(kind, self.now);
+        }
+        self
+    }
+
+    fn is_being_removed(&self) -> bool {
+        matches!(self.state.removal(&node02(), 1), Some(RemovalState::UnderWay { .. }))
     }
 
     /// Everything that was given to be stored is.
@@ -156,25 +185,127 @@ fn an_id_of_no_hold_is_refused_and_one_of_before_the_restart_waits() {
     assert!(answers[0].1.ends_with("nothing is held"), "{answers:?}");
 }
 
+/// What is followed once is not followed again because its annotation is set to and fro.
 #[test]
-fn a_backend_is_removed_by_the_id_that_was_shown_once_its_object_is_deleted() {
+fn an_annotation_that_goes_to_and_fro_decides_nothing_twice() {
     let mut led = Led::of_a();
-    for kind in Watched::ALL {
-        led.state.list_begin(kind);
-        led.state.list_end(kind, led.now);
+    assert!(!led.dial("b"));
+    let (to_b, to_a) = ([(BackendOrder::ConfirmIncarnation, "b")], [(BackendOrder::ConfirmIncarnation, "a")]);
+    led.look(&to_b);
+    led.store();
+    assert_eq!(led.look(&to_b)[0].0, AnswerResult::Done);
+    assert!(!led.dial("a"));
+    let waits = led.look(&to_a);
+    assert_eq!((waits[0].0, &*led.said.answers[0].value), (AnswerResult::Done, "b"), "that to the value before stays");
+    led.store();
+    led.look(&to_a);
+    assert_eq!((led.incarnation(), &*led.said.answers[0].value), (Some("a"), "a"));
+    assert!(!led.dial("b"));
+    for restarted in [false, true] {
+        if restarted {
+            led.book.forget();
+        }
+        let answers = led.look(&to_b);
+        assert_eq!(answers[0].0, AnswerResult::Refused);
+        assert!(answers[0].1.contains("remove the annotation"), "{answers:?}");
+        assert_eq!(led.look(&to_a)[0].0, AnswerResult::Refused, "that was followed as well");
+        assert_eq!(led.incarnation(), Some("a"));
     }
-    let order = [(BackendOrder::Decommission, "node02-0-0-0-0")];
-    let answers = led.look(&order);
-    assert!(answers[0].1.starts_with("the object is not being deleted"), "{answers:?}");
-    let leaving = Policy { leaving: true, ..Policy::default() };
-    led.state.configure([(node02(), leaving)].into(), led.now);
-    assert_eq!(led.look(&order), answers, "a word from before does not count for the deletion");
     led.look(&[]);
-    let other = led.look(&[(BackendOrder::Decommission, "node02-1-1-0-8")]);
-    assert!(other[0].1.ends_with("node02-0-0-0-0 is the id of what would go"), "{other:?}");
-    assert!(matches!(led.state.removal(&node02(), 1), Some(RemovalState::Awaited { .. })));
-    assert!(led.look(&order).is_empty(), "it is not stored yet");
-    assert!(matches!(led.state.removal(&node02(), 1), Some(RemovalState::UnderWay { .. })));
+    led.look(&to_b);
+    assert_eq!(led.incarnation(), Some("b"), "it is another word");
+}
+
+/// A copied object does not keep out the source that comes first.
+#[test]
+fn an_annotation_confirms_nothing_in_advance() {
+    let mut led = Led::with(BackendState::default());
+    let order = [(BackendOrder::ConfirmIncarnation, "b")];
+    assert!(led.look(&order).is_empty());
+    assert_eq!(led.incarnation(), None);
+    assert!(led.dial("a"));
+    assert_eq!(led.look(&order)[0].0, AnswerResult::Refused);
+    assert_eq!(led.incarnation(), Some("a"));
+    // One that names the source which has come is answered.
+    let mut led = Led::with(BackendState::default());
+    assert!(led.look(&order).is_empty());
+    assert!(led.dial("b"));
+    led.look(&order);
     led.store();
     assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
+}
+
+/// What was decided for an object, and is not answered yet, is no answer to another object of its name.
+#[test]
+fn another_object_of_the_name_has_orders_of_its_own() {
+    let mut led = Led::of_a();
+    assert!(!led.dial("b"));
+    let order = [(BackendOrder::ConfirmIncarnation, "b")];
+    assert!(led.look(&order).is_empty());
+    led.store();
+    led.uid = "two";
+    led.state.confirm_incarnation(&node02(), "b").unwrap();
+    assert!(!led.dial("a"));
+    led.state.confirm_incarnation(&node02(), "a").unwrap();
+    assert_eq!(led.look(&order)[0].0, AnswerResult::Refused, "nothing was done for this one");
+    assert_eq!(led.incarnation(), Some("a"));
+}
+
+#[test]
+fn a_backend_is_removed_by_the_id_that_was_shown_once_its_object_is_deleted() {
+    let mut led = Led::of_a().listed();
+    let id = led.state.inventory(&node02()).id(&node02());
+    let order = [(BackendOrder::Decommission, &*id)];
+    let answers = led.look(&order);
+    assert!(answers[0].1.starts_with("the object is not being deleted"), "{answers:?}");
+    led.delete();
+    assert_eq!(led.look(&order), answers, "a word from before does not count for the deletion");
+    led.look(&[]);
+    assert_eq!(led.said.removal.as_ref().map(|removal| &*removal.id), Some(&*id));
+    let other = led.look(&[(BackendOrder::Decommission, "node02-1-1-0-8-00000000")]);
+    assert!(other[0].1.contains(&format!("{id} is the id of that")), "{other:?}");
+    assert!(matches!(led.state.removal(&node02(), 1), Some(RemovalState::Awaited { .. })));
+    assert_eq!(led.look(&order)[0], other[0], "it is not stored yet");
+    assert!(led.is_being_removed());
+    led.store();
+    assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
+}
+
+/// An id that nobody was shown orders nothing, however right it is: an exported object has it in its annotations.
+#[test]
+fn an_id_that_the_object_never_showed_removes_nothing() {
+    let mut led = Led::of_a().listed();
+    led.delete();
+    let id = led.state.inventory(&node02()).id(&node02());
+    let order = [(BackendOrder::Decommission, &*id)];
+    let answers = led.look(&order);
+    assert_eq!(answers[0].0, AnswerResult::Refused, "{answers:?}");
+    assert!(!led.is_being_removed());
+    // It is shown by now, and the answer stays as long as the annotation does.
+    assert_eq!(led.look(&order), answers);
+    assert!(!led.is_being_removed());
+    led.look(&[]);
+    led.look(&order);
+    assert!(led.is_being_removed());
+}
+
+/// Object and configuration agree that it is deleted, or nothing is removed.
+#[test]
+fn nothing_is_removed_before_the_object_and_the_configuration_say_so() {
+    let mut led = Led::of_a().listed();
+    led.delete();
+    led.look(&[]);
+    let id = led.said.removal.clone().unwrap().id;
+    let order = [(BackendOrder::Decommission, &*id)];
+    led.state.configure([(node02(), Policy::default())].into(), led.now);
+    assert!(led.look(&order).is_empty(), "the configuration follows");
+    assert!(!led.is_being_removed());
+    led.delete();
+    led.is_leaving = false;
+    assert!(led.look(&order)[0].1.starts_with("the object is not being deleted"));
+    assert!(!led.is_being_removed());
+    led.look(&[]);
+    led.is_leaving = true;
+    led.look(&order);
+    assert!(led.is_being_removed());
 }

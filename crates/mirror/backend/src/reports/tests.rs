@@ -15,6 +15,9 @@ fn well() -> Standing {
 struct Writer {
     reports: StatusReports,
     there: Option<BackendResourceStatus>,
+    /// The object's version, and whether the watch shows what was written.
+    version: u64,
+    shows: bool,
     now: Instant,
     seconds: u64,
     writes: usize,
@@ -22,7 +25,8 @@ struct Writer {
 
 impl Writer {
     fn new() -> Self {
-        Self { reports: StatusReports::default(), there: None, now: Instant::now(), seconds: 0, writes: 0 }
+        let (reports, now) = (StatusReports::default(), Instant::now());
+        Self { reports, there: None, version: 1, shows: true, now, seconds: 0, writes: 0 }
     }
 
     /// Lets a second pass, and writes what is due then.
@@ -30,12 +34,24 @@ impl Writer {
         let (name, wall) = (BackendName::parse("a").unwrap(), format!("at {}", self.seconds));
         let facts = StatusFacts { generation, problem, standing, answers: &[], removal: None };
         let now = self.now + Duration::from_secs(self.seconds);
-        if let Some(status) = self.reports.due(&name, "uid", self.there.as_ref(), &facts, now, &wall) {
-            self.reports.wrote(&name, status.clone(), now);
-            self.there = Some(status);
+        let version = self.version.to_string();
+        let there = ReadStatus { uid: "uid", version: &version, status: self.there.as_ref() };
+        if let Some(status) = self.reports.due(&name, there, &facts, now, &wall) {
+            let written = self.version + 1;
+            self.reports.wrote(&name, status.clone(), &written.to_string(), now);
+            if self.shows {
+                (self.there, self.version) = (Some(status), written);
+            }
             self.writes += 1;
         }
         self.seconds += 1;
+    }
+
+    /// Returns what is to be known of the status, and the version to write to.
+    fn said(&self) -> (BackendResourceStatus, String) {
+        let (name, version) = (BackendName::parse("a").unwrap(), self.version.to_string());
+        let there = ReadStatus { uid: "uid", version: &version, status: self.there.as_ref() };
+        (self.reports.said_and_answered(&name, there), self.reports.version(&name, there))
     }
 
     fn seconds(&mut self, count: usize, standing: &Standing) {
@@ -120,8 +136,74 @@ fn what_needs_somebody_is_said_at_once() {
     assert_eq!(writer.says(ConditionType::Lost), "True Drained at 2");
     let refused = Standing { refused_incarnation: Some("two".into()), incarnation: Some("one".into()), ..well() };
     writer.seconds(1, &refused);
-    assert_eq!(writer.says(ConditionType::Stalled), "True IncarnationRefused at 3");
     assert_eq!(writer.there.as_ref().unwrap().refused_incarnation.as_deref(), Some("two"));
+}
+
+/// A stray agent stops nothing while that of the right source is there.
+#[test]
+fn a_source_that_is_refused_stalls_a_backend_only_while_its_own_is_away() {
+    let mut writer = Writer::new();
+    writer.seconds(1, &well());
+    let refused = Standing { refused_incarnation: Some("two".into()), incarnation: Some("one".into()), ..well() };
+    writer.seconds(60, &refused);
+    assert_eq!(writer.says(ConditionType::Ready), "True InForce at 0");
+    assert_eq!(writer.says(ConditionType::Stalled), "False NotStalled at 0");
+    let ready = writer.there.as_ref().unwrap().conditions[0].clone();
+    assert_eq!(ready.message, "an agent of source two was refused: this name belongs to source one");
+    let writes = writer.writes;
+    // Its own dials again.
+    let away = Standing { connected: false, ..refused.clone() };
+    writer.seconds(3, &away);
+    writer.seconds(10, &refused);
+    assert_eq!(writer.writes, writes);
+    let gone = writer.seconds;
+    writer.seconds(10, &away);
+    assert_eq!(writer.says(ConditionType::Stalled), format!("True IncarnationRefused at {}", gone + 5));
+    assert_eq!(writer.says(ConditionType::Ready), format!("False IncarnationRefused at {}", gone + 5));
+}
+
+fn answered(value: &str) -> BackendResourceStatus {
+    let answer = BackendAnswer {
+        annotation: "key".into(),
+        value: value.into(),
+        result: crate::AnswerResult::Done,
+        message: String::new(),
+        earlier: Vec::new(),
+    };
+    BackendResourceStatus { answers: vec![answer], ..BackendResourceStatus::default() }
+}
+
+/// What was written counts until it is read, and then what is read does: somebody may have changed it.
+#[test]
+fn a_status_that_somebody_replaced_is_written_again_and_no_answer_is_lost() {
+    let mut writer = Writer::new();
+    writer.shows = false;
+    writer.seconds(3, &well());
+    assert_eq!((writer.writes, writer.there.is_none()), (1, true), "the watch is late");
+    assert_eq!((writer.said().0.endpoints, &*writer.said().1), (5, "2"));
+    (writer.shows, writer.version, writer.there) = (true, 3, None);
+    assert_eq!((writer.said().0.endpoints, &*writer.said().1), (0, "3"));
+    writer.seconds(1, &well());
+    assert_eq!((writer.writes, writer.said().0.endpoints), (2, 5));
+    // Answers are not lost with it: what they are about was done.
+    writer.reports.wrote(&BackendName::parse("a").unwrap(), answered("1"), "5", writer.now);
+    writer.version = 6;
+    assert_eq!(writer.said().0.answers, answered("1").answers);
+    writer.there = Some(answered("2"));
+    assert_eq!(writer.said().0.answers, answered("2").answers, "who wrote since knows better");
+}
+
+#[test]
+fn after_a_restoration_older_versions_count() {
+    let mut writer = Writer::new();
+    writer.version = 100;
+    writer.seconds(1, &well());
+    (writer.there, writer.version) = (None, 7);
+    writer.seconds(10, &well());
+    assert_eq!(writer.writes, 1, "one that is late looks the same");
+    writer.reports.went_back();
+    writer.seconds(1, &well());
+    assert_eq!((writer.writes, writer.version), (2, 8));
 }
 
 #[test]

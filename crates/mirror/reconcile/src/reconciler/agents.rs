@@ -9,7 +9,7 @@ use gimbal_session::{
     AgentMessage, Data, Frame, Goodbye, GoodbyeReason, Hello, Outcome, PROTOCOL, Scope, WriterMessage, WriterOutput,
 };
 
-use crate::{Claim, Journey, Output, Reconciler, Urgency};
+use crate::{BackendState, Claim, Journey, Output, Reconciler, Urgency};
 
 /// The goodbye to agents of a leader that stands aside.
 const ASIDE: &str = "this writer cannot renew its lease: another may lead";
@@ -64,6 +64,11 @@ impl Reconciler {
         };
         if backend.decommission().is_some() {
             let message = format!("backend {name} is being decommissioned");
+            return refuse(GoodbyeReason::UnknownBackend, message);
+        }
+        if backend.policy().leaving && *backend.state() == BackendState::default() {
+            // What it published could only be removed by a record, and its object may go at any moment.
+            let message = format!("backend {name} is to leave, and nothing of it is recorded");
             return refuse(GoodbyeReason::UnknownBackend, message);
         }
         if hello.backend != name.as_str() {

@@ -21,10 +21,19 @@ impl Reconciler {
         }
         for (name, policy) in policies {
             self.admit_under(&name, policy, now);
+            if let Some(backend) = self.desired.get_mut(&name).filter(|backend| !backend.is_configured()) {
+                backend.set_configured();
+            }
+            if self.keep_who_is_admitted(&name) {
+                for target in self.concerned(&name) {
+                    self.update_guard(&target, now);
+                }
+                self.enqueue_backend(&name);
+            }
         }
     }
 
-    /// Adds a backend, unless it is configured already.
+    /// Adds a backend whose agent said Hello, where there is no configuration, unless it is known already.
     pub fn add_backend(&mut self, name: &BackendName, policy: Policy, now: Instant) {
         if !self.desired.get(name).is_some_and(|backend| backend.is_listed()) {
             self.admit_under(name, policy, now);
@@ -139,7 +148,7 @@ impl Reconciler {
 
     /// Returns every target that a claim or the label of any object ties to a backend. Any object: one that was
     /// edited may say less than the others.
-    fn concerned(&self, name: &BackendName) -> Vec<TargetKey> {
+    pub(super) fn concerned(&self, name: &BackendName) -> Vec<TargetKey> {
         self.targets.of(name.as_str()).map(|(key, _)| key.clone()).collect()
     }
 }

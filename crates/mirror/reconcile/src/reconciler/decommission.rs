@@ -4,11 +4,14 @@
 use std::time::{Duration, Instant};
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
-use gimbal_model::{BackendName, TargetKey};
+use gimbal_model::{BackendName, Digest, TargetKey};
 use gimbal_session::{Goodbye, GoodbyeReason};
 
 use crate::target::Target;
 use crate::{Backend, BackendState, Output, Policy, Reconciler, Urgency};
+
+/// A difference of endpoints that is as good as none, where a quarter is less.
+const FEW_ENDPOINTS: u64 = 10;
 
 /// The number of a backend's objects in the Gimbal cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,10 +24,13 @@ pub struct Inventory {
     pub endpoints_objects: u64,
     /// Endpoints in these objects.
     pub endpoints: u64,
+    /// The sum of the digests of the targets' names.
+    pub names: Digest,
 }
 
 impl Inventory {
-    fn add(&mut self, target: &Target) {
+    fn add(&mut self, key: &TargetKey, target: &Target) {
+        self.names = self.names + key.digest();
         for held in target.observed().objects() {
             let count = match held.kind {
                 kind if kind == Service::KIND => &mut self.services,
@@ -37,12 +43,31 @@ impl Inventory {
         self.endpoints += target.observed().endpoint_count() as u64;
     }
 
-    /// Returns an id for a backend and these figures. Ordering the removal requires it, as a proof that the admin has
-    /// seen them.
+    /// Returns an id for a backend, these figures and the names of the targets. Ordering the removal requires it, as a
+    /// proof that the admin has seen them.
     #[must_use]
     pub fn id(&self, backend: &BackendName) -> String {
-        let Self { services, slices, endpoints_objects, endpoints } = self;
-        format!("{backend}-{services}-{slices}-{endpoints_objects}-{endpoints}")
+        let Self { services, slices, endpoints_objects, endpoints, .. } = self;
+        format!("{backend}-{services}-{slices}-{endpoints_objects}-{endpoints}-{}", self.mark_of_names())
+    }
+
+    /// Whether an id that was given out earlier still names what the backend has: the targets are the same ones, and the
+    /// endpoints, which change all the time, are about as many.
+    #[must_use]
+    pub fn is_named_by(&self, backend: &BackendName, id: &str) -> bool {
+        let figures = id.strip_prefix(backend.as_str()).and_then(|rest| rest.strip_prefix('-'));
+        let parts: Vec<&str> = figures.into_iter().flat_map(|figures| figures.split('-')).collect();
+        let [_, _, _, endpoints, names] = parts[..] else { return false };
+        let near = |said: u64| self.endpoints.abs_diff(said) <= (said / 4).max(FEW_ENDPOINTS);
+        names == self.mark_of_names() && endpoints.parse().is_ok_and(near)
+    }
+
+    /// Returns what differs for other targets. It is short because it guards against a mistake, and not against a source,
+    /// which may remove all of its Services anyway.
+    fn mark_of_names(&self) -> String {
+        let mut text = self.names.to_string();
+        text.truncate(8);
+        text
     }
 }
 
@@ -97,7 +122,7 @@ pub enum NotDecommissioned {
     /// This process does not lead, or has not listed all objects yet.
     #[error("this writer does not lead, or has not seen the whole Gimbal cluster yet; try again")]
     NotReady,
-    /// The figures are not those of the preview.
+    /// The figures, or the targets, are not those of the preview.
     #[error("{id:?} is not the id of what backend {backend} has now; ask for another preview (dry_run)")]
     OtherFigures {
         /// The backend.
@@ -121,7 +146,7 @@ impl Reconciler {
     pub fn inventory(&self, name: &BackendName) -> Inventory {
         let mut inventory = Inventory::default();
         let theirs = self.targets.of(name.as_str()).filter(|(key, target)| self.stands_for(key, target, name));
-        theirs.for_each(|(_, target)| inventory.add(target));
+        theirs.for_each(|(key, target)| inventory.add(key, target));
         inventory
     }
 
@@ -189,6 +214,25 @@ impl Reconciler {
         if let Some(backend) = self.desired.get_mut(name) {
             backend.order_decommission(id, &mut self.outputs);
         }
+    }
+
+    /// Takes the order to remove a backend back, if the configuration admits that backend again while something of it is
+    /// left: the order was about what the configuration had dropped, and nothing of what it names now is to go (an object
+    /// that was made anew, a file that was put back). Returns whether there was such an order.
+    pub(super) fn keep_who_is_admitted(&mut self, name: &BackendName) -> bool {
+        let is_ordered =
+            |backend: &&Backend| backend.is_admitted_by_configuration() && backend.decommission().is_some();
+        if !self.leadership.holds_lease() || self.desired.get(name).filter(is_ordered).is_none() {
+            return false;
+        }
+        if self.cluster.is_listed() && self.inventory(name) == Inventory::default() {
+            // The removal is complete, and ends as usual: what the configuration names is a new backend.
+            return false;
+        }
+        if let Some(backend) = self.desired.get_mut(name) {
+            backend.withdraw_decommission(&mut self.outputs);
+        }
+        true
     }
 
     /// Forgets what a backend's agent said.
@@ -260,7 +304,13 @@ impl Reconciler {
         }
         match self.desired.remove(name) {
             // A backend that is configured, in quarantine, begins anew.
-            Some(backend) if backend.is_listed() => self.put_backend(name, backend.into_policy(), true, now),
+            Some(backend) if backend.is_listed() => {
+                let is_configured = backend.is_configured();
+                self.put_backend(name, backend.into_policy(), true, now);
+                if let Some(backend) = self.desired.get_mut(name).filter(|_| is_configured) {
+                    backend.set_configured();
+                }
+            }
             _ => {}
         }
     }

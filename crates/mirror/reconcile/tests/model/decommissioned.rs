@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use gimbal_model::BackendName;
 use gimbal_plan::EndpointsApi;
-use gimbal_reconcile::{Policy, RemovalState};
+use gimbal_reconcile::{NotDecommissioned, Policy, RemovalState};
 
 use super::OPEN;
+use super::check::check;
+use super::server::Luck;
 use super::world::{BACKENDS, World, key, service};
 
 /// A state of the removed backend that is stored late is not a state of the next backend of its name.
@@ -100,10 +102,113 @@ fn who_is_to_leave_stays_until_that_is_ordered_and_then_does_not_come_back() {
 /// Of a backend without a record, nothing is removed: another writer's objects stay, and without any there is nothing to do.
 #[test]
 fn without_a_record_nothing_is_removed() {
-    let name = BackendName::parse("unknown").unwrap();
+    let name = BackendName::parse(BACKENDS[0]).unwrap();
     let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[1])));
     world.settle();
-    assert_eq!(world.writer.removal(&name, 5), Some(RemovalState::Over));
+    assert!(world.kept.remove(&name).is_some());
+    world.configure(0, None);
+    world.restart_writer();
+    world.settle();
+    let there = world.writer.inventory(&name);
+    assert_eq!((there.services, there.endpoints), (1, 1));
+    assert_eq!(world.writer.removal(&name, 5), Some(RemovalState::OfAnotherWriter { inventory: there }));
+    let refused = world.writer.decommission(&name, &there.id(&name), world.now);
+    assert_eq!(refused, Err(NotDecommissioned::Unrecorded(name.clone())));
+    let writes = world.server.writes;
+    world.settle();
+    assert_eq!((world.server.writes, world.writer.inventory(&name)), (writes, there));
+    let unknown = BackendName::parse("unknown").unwrap();
+    assert_eq!(world.writer.removal(&unknown, 5), Some(RemovalState::Over));
     world.writer.lead(None);
     assert_eq!(world.writer.removal(&name, 5), None, "who does not lead does not know");
+}
+
+/// A backend that is to leave and has no record, of which nothing would keep its object, publishes nothing any more.
+#[test]
+fn who_is_to_leave_without_a_record_is_refused() {
+    let name = BackendName::parse(BACKENDS[0]).unwrap();
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.silent = Some(0);
+    world.settle();
+    let leaving = Policy { leaving: true, ..world.policy(0).unwrap().clone() };
+    world.configure(0, Some(leaving));
+    assert_eq!(world.writer.removal(&name, 5), Some(RemovalState::Over), "its object may go");
+    world.set(0, &key(0), Some(service(0, 0, &[1])));
+    world.connect(0);
+    while world.speak(0) | world.hear(0) {}
+    assert!(!world.writer.backends()[&name].is_connected());
+    world.settle();
+    assert_eq!(world.services().count(), 0);
+}
+
+/// Three Services of a backend that is to leave, whose removal is ordered, and of which the first is gone.
+fn half_removed() -> (World, BackendName, Policy) {
+    let name = BackendName::parse(BACKENDS[0]).unwrap();
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    for n in [0, 1, 3] {
+        world.set(0, &key(n), Some(service(0, 0, &[n])));
+    }
+    world.settle();
+    let admitted = world.policy(0).unwrap().clone();
+    world.configure(0, Some(Policy { leaving: true, ..admitted.clone() }));
+    world.silent = Some(0);
+    let id = world.writer.inventory(&name).id(&name);
+    world.writer.decommission(&name, &id, world.now).unwrap();
+    world.collect();
+    for _ in 0..50 {
+        if world.writer.inventory(&name).services == 2 {
+            break;
+        }
+        world.pass(Duration::from_millis(100));
+        if world.start_job() {
+            world.finish_job(Luck::Good);
+        }
+        while world.watch() {}
+    }
+    assert_eq!(world.writer.inventory(&name).services, 2);
+    (world, name, admitted)
+}
+
+/// Nothing more goes, and the agent of the backend is let in again.
+fn expect_kept(mut world: World, name: &BackendName) {
+    world.settle();
+    assert_eq!(world.writer.inventory(name).services, 2, "nobody says that they are gone");
+    assert_eq!(world.kept[name].decommission, None);
+    assert!(world.kept[name].incarnation.is_some(), "the name is still its source's");
+    world.silent = None;
+    let mut fewest = 3;
+    world.settle_watched(Duration::from_secs(62), |world| fewest = fewest.min(world.services().count()));
+    assert!(world.writer.backends()[name].is_connected());
+    assert_eq!((world.writer.inventory(name).services, fewest), (3, 3), "only what had gone is written");
+    check(&world);
+}
+
+/// An order is about the object that was deleted. One that is made anew keeps what is left.
+#[test]
+fn an_order_ends_with_the_object_that_it_was_about() {
+    let (mut world, name, admitted) = half_removed();
+    world.configure(0, None);
+    world.configure(0, Some(admitted));
+    expect_kept(world, &name);
+}
+
+#[test]
+fn a_writer_that_is_started_later_does_not_follow_an_order_about_an_object_of_before() {
+    let (mut world, name, admitted) = half_removed();
+    assert!(world.kept[&name].decommission.is_some());
+    world.policies.insert(name.clone(), admitted);
+    world.restart_writer();
+    expect_kept(world, &name);
+}
+
+/// Where there is no configuration, an agent that dials takes no order back.
+#[test]
+fn without_a_configuration_an_order_goes_on() {
+    let (mut world, name, admitted) = half_removed();
+    world.configure(0, None);
+    world.restart_writer();
+    world.writer.add_backend(&name, admitted, world.now);
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!(world.writer.inventory(&name).services, 0);
 }
