@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::known::KnownObjects;
 use crate::metrics::OperatorMetrics;
 use crate::owner::Operator;
+use crate::pairs::salt;
 
 /// Most rounds of writes for one discoverer before others have their turn.
 const ROUNDS: usize = 4;
@@ -114,12 +115,14 @@ impl Operator {
     }
 
     fn decide(&self, discoverer: &WantedDiscoverer) -> NextSteps {
+        // Without a pair there is no pod, whose annotation the digest is in.
+        let salt = self.pair(discoverer).map(salt).unwrap_or_default();
         let ids = object_ids(discoverer, &self.settings);
         let observed = ids.into_iter().filter_map(|id| self.observe(&id).map(|observed| (id, observed))).collect();
         let facts = DiscovererFacts {
             observed: &observed,
             deployment: self.deployments.get(&discoverer.object_name()),
-            credentials: &self.secrets.state(discoverer.secret(), self.signer.salt()),
+            credentials: &self.secrets.state(discoverer.secret(), salt.as_bytes()),
             authority: self.signer.state(),
             pair: &self.signer.judge(discoverer, self.pair(discoverer), Timestamp::now()),
             taken: &self.taken,
@@ -174,7 +177,7 @@ impl Operator {
         discoverer: &WantedDiscoverer,
         there: Option<LifecycleMeta>,
     ) -> Result<Outcome, StepError> {
-        let signed = self.signer.sign(discoverer, &self.settings, self.lifetime)?;
+        let signed = self.signer.sign(discoverer, &self.settings, self.lifetime, self.pair(discoverer))?;
         let Some(mut secret) = signed else { return Ok(Outcome::Done) };
         let (exists, name) = (there.is_some(), secret.metadata.meta.name.to_string());
         if let Some(there) = there {

@@ -96,7 +96,7 @@ fn each_time_that_a_process_leads_again_is_a_beginning() {
 async fn an_object_that_moved_ends_the_round_and_counts_as_no_signature() {
     let mut stage = Stage::start().await;
     let one = stage.discoverer("node02");
-    let mut pair = stage.operator.signer.sign(&one, &stage.operator.settings, DAY).unwrap().unwrap();
+    let mut pair = stage.operator.signer.sign(&one, &stage.operator.settings, DAY, None).unwrap().unwrap();
     pair.metadata.meta.uid = "as it was".into();
     stage.operator.pairs.put(pair);
     stage.authority();
@@ -134,7 +134,7 @@ async fn an_object_that_cannot_be_deleted_keeps_no_other_and_waits() {
     let mut stage = Stage::start().await;
     for name in ["gone", "left"] {
         let one = stage.discoverer(name);
-        let pair = stage.operator.signer.sign(&one, &stage.operator.settings, DAY).unwrap().unwrap();
+        let pair = stage.operator.signer.sign(&one, &stage.operator.settings, DAY, None).unwrap().unwrap();
         stage.operator.pairs.put(pair);
         let uid = one.uid.clone();
         assert!(stage.operator.backends.remove(name, &uid));
