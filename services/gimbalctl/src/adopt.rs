@@ -10,6 +10,7 @@ mod cluster;
 mod decide;
 mod offers;
 mod order;
+mod ports;
 mod ready;
 
 use std::collections::BTreeSet;
@@ -22,12 +23,12 @@ use gimbal_model::BackendName;
 use gimbal_runtime::Exit;
 
 use self::cluster::GimbalCluster;
-use self::decide::{Decided, Verdict, decide};
+use self::decide::{Consent, Decided, Verdict, decide};
 use self::offers::offers;
 use self::order::AdoptionOrder;
 use crate::Args as ServerArgs;
 use crate::diff::Server;
-use crate::output::print;
+use crate::output::{print, remark};
 
 /// Time from one look to the next while the slices of the writer are waited for.
 const BETWEEN: Duration = Duration::from_secs(1);
@@ -48,9 +49,13 @@ pub struct Adoption {
     /// The id that the dry run printed
     #[arg(long)]
     id: Option<String>,
-    /// Also take Endpoints with ready endpoints that the source does not have any more: these end with them
+    /// Also take Endpoints with ready endpoints that the source does not have any more: these end with them. Only what a dry run
+    /// has named, so after their Services were taken
     #[arg(long)]
     drop_gone: bool,
+    /// Also take Services of which a port gets another appProtocol than it has, or one at all
+    #[arg(long)]
+    change_app_protocol: bool,
     /// How long to wait for the slices of the writer
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=86_400))]
     wait: u32,
@@ -65,7 +70,7 @@ pub async fn run(adoption: &Adoption, args: &ServerArgs) -> Result<(), Exit> {
     let writer = Server::of("--server", args.server().to_owned(), &args.given()).await?;
     let sight = Sight { adoption, cluster, writer };
     let decided = sight.look().await?;
-    let order = AdoptionOrder::of(&adoption.backend, &decided);
+    let order = AdoptionOrder::of(&adoption.backend, &decided, adoption.consent());
     let Some(id) = &adoption.id else {
         return print(&order.dry_run(&decided, &adoption.again(), args.output));
     };
@@ -92,10 +97,16 @@ impl Adoption {
         if let Some(file) = &self.kubeconfig {
             command.push_str(&format!(" --kubeconfig {}", file.display()));
         }
-        if self.drop_gone {
-            command.push_str(" --drop-gone");
+        for (given, flag) in [(self.drop_gone, " --drop-gone"), (self.change_app_protocol, " --change-app-protocol")] {
+            if given {
+                command.push_str(flag);
+            }
         }
         command
+    }
+
+    fn consent(&self) -> Consent {
+        Consent { drop_gone: self.drop_gone, change_app_protocol: self.change_app_protocol }
     }
 }
 
@@ -108,10 +119,10 @@ struct Sight<'a> {
 
 impl Sight<'_> {
     async fn look(&self) -> Result<Vec<Decided>, Exit> {
-        let Adoption { backend, drop_gone, .. } = self.adoption;
+        let backend = &self.adoption.backend;
         // The writer first: what it says is published is in the slices that are listed after that.
-        let offers = offers(&self.writer.held(Some(backend.as_str())).await?);
-        Ok(decide(&self.cluster.find(backend).await?, &offers, *drop_gone))
+        let (known, services) = self.writer.held_of(backend.as_str()).await?;
+        Ok(decide(&self.cluster.find(backend).await?, &offers(&known, &services), self.adoption.consent()))
     }
 
     /// Sets the mark on everything of the order as soon as it may have it. Returns what still waits after the time is over.
@@ -121,21 +132,36 @@ impl Sight<'_> {
         loop {
             let mut left = Vec::new();
             for one in decided.into_iter().filter(|one| order.names(one)) {
-                if one.verdict != Verdict::Take {
+                let Verdict::Take(taking) = &one.verdict else {
                     left.push(one);
-                } else if marked.contains(&one.meta.uid) {
+                    continue;
+                };
+                if marked.contains(&one.meta.uid) {
                     return Err(lost_again(&one));
-                } else if self.cluster.mark(&one).await? {
-                    marked.insert(one.meta.uid);
-                } else {
-                    left.push(Decided { verdict: Verdict::Wait("somebody changed it meanwhile".to_owned()), ..one });
+                }
+                let done = match order.unnamed(&one.meta.uid, taking) {
+                    None => self.cluster.mark(&one, &self.adoption.backend, taking).await,
+                    Some(change) => Err(format!("no dry run has named this: {change}")),
+                };
+                // One that cannot be taken keeps no other.
+                match done {
+                    Ok(()) => drop(marked.insert(one.meta.uid)),
+                    Err(why) => left.push(Decided { verdict: Verdict::Wait(why), ..one }),
                 }
             }
-            if left.is_empty() || Instant::now() + BETWEEN > end {
+            if left.is_empty() {
                 return Ok(left);
             }
-            tokio::time::sleep(BETWEEN).await;
-            decided = self.look().await?;
+            decided = loop {
+                if Instant::now() + BETWEEN > end {
+                    return Ok(left);
+                }
+                tokio::time::sleep(BETWEEN).await;
+                match self.look().await {
+                    Ok(decided) => break decided,
+                    Err(error) => remark(&format!("it is looked again: {error}")),
+                }
+            };
         }
     }
 }

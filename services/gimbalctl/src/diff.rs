@@ -135,6 +135,28 @@ impl Server {
     /// # Errors
     /// The server does not answer, is no writer or does not lead, or knows no such backend.
     pub async fn held(&self, backend: Option<&str>) -> Result<Known, Exit> {
+        let backends = self.backends_of_leader().await?;
+        if let Some(backend) = backend.filter(|name| !backends.iter().any(|one| one.name == **name)) {
+            return Err(self.no_backend(backend));
+        }
+        self.services(backend).await
+    }
+
+    /// Returns a backend as the writer knows it, and what the writer holds of it after that.
+    ///
+    /// # Errors
+    /// As [`held`](Self::held).
+    pub async fn held_of(&self, backend: &str) -> Result<(pb::Backend, Known), Exit> {
+        let backends = self.backends_of_leader().await?;
+        let found = backends.into_iter().find(|one| one.name == backend).ok_or_else(|| self.no_backend(backend))?;
+        Ok((found, self.services(Some(backend)).await?))
+    }
+
+    fn no_backend(&self, backend: &str) -> Exit {
+        Exit::Failure(format!("{}: no backend {backend:?}: gimbalctl backends lists them", self.name))
+    }
+
+    async fn backends_of_leader(&self) -> Result<Vec<pb::Backend>, Exit> {
         let answer = self.backends().await?;
         let Some(standing) = answer.writer else {
             return Err(Exit::Failure(format!("{}: it is a discoverer, and --server has to be a writer", self.name)));
@@ -146,10 +168,7 @@ impl Server {
                 self.name
             )));
         }
-        if let Some(backend) = backend.filter(|name| !answer.backends.iter().any(|one| one.name == **name)) {
-            return Err(Exit::Failure(format!("{}: no backend {backend:?}: gimbalctl backends lists them", self.name)));
-        }
-        self.services(backend).await
+        Ok(answer.backends)
     }
 
     /// Returns what a discoverer offers.

@@ -108,12 +108,16 @@ fn writer_url(text: &str) -> Result<String, String> {
 }
 
 fn identity_prefix(text: &str) -> Result<String, String> {
-    let is_uri = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
+    // With a name alone after the domain, a Backend named admin could have the identity of an administrator.
+    let has_path = |rest: &str| {
+        rest.split_once('/').is_some_and(|(domain, path)| !domain.is_empty() && !path.trim_matches('/').is_empty())
+    };
+    let is_uri = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && has_path(rest));
     // Else the identity of one backend could be that of another one.
     if is_uri && text.ends_with('/') && text.chars().all(|c| c.is_ascii_graphic()) {
         return Ok(text.to_owned());
     }
-    Err("write a URI that ends with '/', for instance spiffe://gimbal.example/backend/".into())
+    Err("write a URI with a path that ends with '/', for instance spiffe://gimbal.example/backend/".into())
 }
 
 fn pull_policy(text: &str) -> Result<PullPolicy, String> {
@@ -209,6 +213,8 @@ mod tests {
             ["--writer", "https://writer"],
             ["--identity-prefix", "spiffe://gimbal.example/backend"],
             ["--identity-prefix", "backend/"],
+            ["--identity-prefix", "spiffe://gimbal.example/"],
+            ["--identity-prefix", "spiffe://gimbal.example//"],
             ["--image-pull-policy", "Sometimes"],
             ["--namespace", "Bad_NS"],
             ["--openstack-ports", "0x1"],

@@ -15,6 +15,7 @@ mod known;
 mod metrics;
 mod owner;
 mod pairs;
+mod retries;
 mod run;
 mod secrets;
 mod status;

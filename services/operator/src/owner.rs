@@ -10,7 +10,7 @@ use gimbal_kubernetes_objects::Object;
 use gimbal_lease::{Leadership, Moment};
 use gimbal_operator_core::{
     Deployment, MANAGER, ManagedKind, MarkedObject, NetworkPolicy, OWNER_LABEL, ObjectId, OperatorSettings, PairSecret,
-    ReadyStatement, ServiceAccount, SourceProblem, SourcedBackend, WantedDiscoverer, is_ours,
+    ReadyStatement, ServiceAccount, SourceProblem, SourcedBackend, WantedDiscoverer, discoverers, is_ours,
 };
 use gimbal_runtime::{Exit, Liveness, ReadinessGuard};
 use serde_json::Value;
@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::known::KnownObjects;
 use crate::metrics::OperatorMetrics;
 use crate::pairs::Signer;
+use crate::retries::Retries;
 use crate::secrets::SecretWatches;
 
 /// Interval of looks at whether there is something to do: changes that come together are decided together.
@@ -67,24 +68,17 @@ pub(crate) struct Operator {
     /// What was applied, and what the API server made of it.
     pub(crate) accepted: BTreeMap<ObjectId, (Value, Value)>,
     /// Writes that failed, by backend.
-    pub(crate) failures: BTreeMap<String, Failure>,
+    pub(crate) failures: Retries<String>,
+    /// Statuses that could not be written, by backend.
+    pub(crate) unsaid: Retries<String>,
+    /// Objects without a Backend that could not be deleted.
+    pub(crate) undeleted: Retries<ObjectId>,
     /// Kinds whose watch fails.
     failing: BTreeSet<&'static str>,
     /// Whether something may have to be done.
     pub(crate) changed: bool,
     leads: bool,
     last_look: Instant,
-}
-
-/// A write that failed.
-#[derive(Debug, Clone)]
-pub(crate) struct Failure {
-    /// Nothing is tried before.
-    pub(crate) until: Instant,
-    /// How often one after the other.
-    pub(crate) count: u32,
-    /// What is said of it.
-    pub(crate) stated: Option<ReadyStatement>,
 }
 
 enum Event {
@@ -137,7 +131,9 @@ impl Operator {
             deleted: BTreeSet::new(),
             taken: BTreeSet::new(),
             accepted: BTreeMap::new(),
-            failures: BTreeMap::new(),
+            failures: Retries::default(),
+            unsaid: Retries::default(),
+            undeleted: Retries::default(),
             failing: BTreeSet::new(),
             changed: false,
             leads: false,
@@ -231,34 +227,36 @@ impl Operator {
         }
         let (leads, now) = (self.leadership.borrow().may_write(Moment::now()), Instant::now());
         self.metrics.set_leading(leads);
-        let begins = leads && !std::mem::replace(&mut self.leads, leads);
-        if begins || now.duration_since(self.last_look) >= WITHOUT_CAUSE {
+        if begins(&mut self.leads, leads) || now.duration_since(self.last_look) >= WITHOUT_CAUSE {
             // Whoever led before may have made what was in the way.
             self.taken.clear();
             self.last_look = now;
             self.changed = true;
         }
-        self.changed |= self.failures.values().any(|failure| failure.until <= now);
+        self.changed |= self.failures.is_due(now) || self.unsaid.is_due(now) || self.undeleted.is_due(now);
         leads && complete && std::mem::take(&mut self.changed)
     }
 
     /// Brings about what all Backends ask for.
     async fn reconcile(&mut self) {
         let backends: Vec<SourcedBackend> = self.backends.values().cloned().collect();
-        let (mut discoverers, mut problems) = (BTreeMap::new(), BTreeMap::new());
-        for backend in backends.iter().filter(|backend| backend.has_source()) {
-            let uid = backend.metadata.meta.uid.to_string();
-            let discoverer = backend.discoverer(&self.settings);
+        let own = self.pairs.values().filter(|pair| is_ours(&pair.metadata));
+        let own = own.map(|pair| pair.metadata.meta.name.to_string()).collect();
+        let (mut wanted, mut problems) = (BTreeMap::new(), BTreeMap::new());
+        for (uid, discoverer) in discoverers(&backends, &own, &self.settings) {
             if let Err(problem) = &discoverer {
                 problems.insert(uid.clone(), stated(problem));
             }
-            discoverers.insert(uid, discoverer.ok());
+            wanted.insert(uid, discoverer.ok());
         }
-        self.remove_left_over(&discoverers).await;
-        let mut counts = [0, 0, 0];
+        self.remove_left_over(&wanted).await;
+        let tried: BTreeSet<&str> = wanted.values().flatten().map(|discoverer| discoverer.name.as_str()).collect();
+        self.failures.keep(|name| tried.contains(name.as_str()));
+        self.unsaid.keep(|name| backends.iter().any(|backend| *backend.metadata.meta.name == **name));
+        let (mut counts, mut all) = ([0, 0, 0], Vec::new());
         for backend in &backends {
             let uid = &*backend.metadata.meta.uid;
-            let said = match discoverers.get(uid) {
+            let said = match wanted.get(uid) {
                 Some(Some(discoverer)) => self.bring_about(discoverer).await,
                 _ => problems.remove(uid),
             };
@@ -266,10 +264,13 @@ impl Operator {
             let ready = said.as_ref().is_some_and(|said| said.ready);
             let states = [backend.has_source(), ready, blocked];
             counts.iter_mut().zip(states).for_each(|(count, is)| *count += i64::from(is));
+            all.push((backend, said));
+        }
+        self.metrics.show(counts);
+        // After all that runs: a status that takes its time keeps no discoverer.
+        for (backend, said) in all {
             self.say(backend, said.as_ref()).await;
         }
-        self.failures.retain(|name, _| self.backends.get(name).is_some_and(SourcedBackend::has_source));
-        self.metrics.show(counts);
     }
 
     /// Returns the metadata of all objects with the operator's mark.
@@ -303,9 +304,18 @@ impl Operator {
     }
 }
 
+/// Whether this process begins to lead: at the last look it did not.
+fn begins(led: &mut bool, leads: bool) -> bool {
+    let led = std::mem::replace(led, leads);
+    leads && !led
+}
+
 fn stated(problem: &SourceProblem) -> ReadyStatement {
     match problem {
         SourceProblem::Invalid(why) => ReadyStatement::not("InvalidSource", why.as_str()),
         SourceProblem::Identity(why) => ReadyStatement::not("IdentityRefused", why.as_str()),
     }
 }
+
+#[cfg(test)]
+mod tests;

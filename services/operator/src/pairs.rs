@@ -5,26 +5,31 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use gimbal_certificates::{Authority, PairFacts, PairRequest, SignError};
+use gimbal_certificates::{Authority, PairFacts, PairRequest, SignError, check_trusted};
 use gimbal_operator_core::{
-    AuthorityState, OperatorSettings, PairSecret, PairState, SecretData, SourceSecret, WantedDiscoverer, pair_digest,
-    pair_object,
+    AuthorityState, OperatorSettings, PairSecret, PairState, SecretData, SourceSecret, WantedDiscoverer, pair_object,
 };
 use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 use zeroize::Zeroizing;
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const TRUSTED: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
+/// What the digest of the credentials depends on, in the Secret of the pair: a value that no other program knows, and that stays
+/// when the next pair is signed.
+const SALT: &str = "salt";
+/// What discoverers trust, in the Secret of the authority: the writer's certificate may be signed by another authority.
+const TRUST: &str = "trust.crt";
 
 /// What is known of the authority.
 #[derive(Default)]
 pub(crate) struct Signer {
     state: AuthorityState,
     authority: Option<Authority>,
-    /// What digests of credentials depend on: a secret that stays as long as the authority does.
-    salt: Zeroizing<Vec<u8>>,
+    /// The certificates of the authorities that discoverers trust.
+    trusted: String,
 }
 
 impl Signer {
@@ -39,11 +44,16 @@ impl Signer {
             let (trusted, key) = (text(TRUSTED)?, text(AUTHORITY_KEY)?);
             let authority =
                 Authority::read(&trusted, &key).map_err(|error| format!("Secret {name} cannot be used: {error}"))?;
-            Ok((authority, Zeroizing::new(key.as_bytes().to_vec())))
+            let trusted = match secret.data.0.contains_key(TRUST) {
+                true => text(TRUST)?.to_string(),
+                false => authority.trusted().to_owned(),
+            };
+            check_trusted(&trusted).map_err(|error| format!("{TRUST} of Secret {name} cannot be used: {error}"))?;
+            Ok((authority, trusted))
         };
         match read() {
-            Ok((authority, salt)) => {
-                *self = Self { state: AuthorityState::Usable, authority: Some(authority), salt };
+            Ok((authority, trusted)) => {
+                *self = Self { state: AuthorityState::Usable, authority: Some(authority), trusted };
             }
             Err(why) => *self = Self { state: AuthorityState::Unusable(why), ..Self::default() },
         }
@@ -51,10 +61,6 @@ impl Signer {
 
     pub(crate) fn state(&self) -> &AuthorityState {
         &self.state
-    }
-
-    pub(crate) fn salt(&self) -> &[u8] {
-        &self.salt
     }
 
     /// Returns when the authority ends, in seconds since 1970.
@@ -74,33 +80,44 @@ impl Signer {
             let text = |key| text(&secret.data, key);
             let (certificate, key, trusted) = (text(CERTIFICATE)?, text(KEY)?, text(TRUSTED)?);
             let facts = PairFacts::read(&certificate, &key).ok()?;
-            let signed_now =
-                secret.signed_by() == Some(authority.fingerprint().as_str()) && *trusted == authority.trusted();
+            let signed_now = secret.signed_by() == Some(authority.fingerprint().as_str()) && *trusted == self.trusted;
             // One that ends with the authority cannot be replaced by one that lasts longer.
             let lasts = now < facts.renewal() || (facts.not_after >= authority.not_after() && now < facts.not_after);
             let fits = signed_now && lasts && facts.names == [discoverer.identity.as_str()];
-            fits.then(|| pair_digest(&certificate, &trusted))
+            (fits && !salt(secret).is_empty()).then_some(PairState::Good)
         };
-        good().map_or(PairState::ToBeSigned, PairState::Good)
+        good().unwrap_or(PairState::ToBeSigned)
     }
 
-    /// Signs a pair for a discoverer, and returns the Secret with it; `None` without an authority.
+    /// Signs a pair for a discoverer, and returns the Secret with it, with the salt of the Secret that is `there`; `None` without an
+    /// authority.
     pub(crate) fn sign(
         &self,
         discoverer: &WantedDiscoverer,
         settings: &OperatorSettings,
         lifetime: Duration,
+        there: Option<&PairSecret>,
     ) -> Result<Option<PairSecret>, SignError> {
         let Some(authority) = &self.authority else { return Ok(None) };
         let uris = [discoverer.identity.clone()];
         let request = PairRequest { name: discoverer.name.as_str(), uris: &uris, dns: &[], addresses: &[], lifetime };
         let pair = authority.sign(&request)?.pair;
-        let values =
-            [(CERTIFICATE, pair.certificate.as_str()), (KEY, pair.key.as_str()), (TRUSTED, authority.trusted())];
+        let mut salt = there.map(salt).unwrap_or_default();
+        if salt.is_empty() {
+            salt =
+                Zeroizing::new(Sha256::digest(pair.key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        let (certificate, key) = (pair.certificate.as_str(), pair.key.as_str());
+        let values = [(CERTIFICATE, certificate), (KEY, key), (TRUSTED, &self.trusted), (SALT, &salt)];
         let encoded = values.map(|(key, value)| (key.to_owned(), Zeroizing::new(STANDARD.encode(value))));
         let data = SecretData(BTreeMap::from(encoded));
         Ok(Some(pair_object(discoverer, settings, &authority.fingerprint(), data)))
     }
+}
+
+/// Returns the salt in the Secret of a pair; empty if it has none.
+pub(crate) fn salt(pair: &PairSecret) -> Zeroizing<String> {
+    text(&pair.data, SALT).unwrap_or_default()
 }
 
 /// Returns the text of a key in a Secret.
@@ -155,9 +172,9 @@ mod tests {
     #[test]
     fn a_pair_is_good_until_a_third_of_its_time_is_left() {
         let (signer, one) = (signer(365), discoverer("node02"));
-        let pair = signer.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        let pair = signer.sign(&one, &settings(), DAY * 90, None).unwrap().unwrap();
         let after = |days: i64| Timestamp::now() + jiff::SignedDuration::from_secs(days * 86_400);
-        assert!(matches!(signer.judge(&one, Some(&pair), after(59)), PairState::Good(_)));
+        assert!(signer.judge(&one, Some(&pair), after(59)) == PairState::Good);
         assert_eq!(signer.judge(&one, Some(&pair), after(61)), PairState::ToBeSigned);
         assert_eq!(signer.judge(&one, None, after(0)), PairState::ToBeSigned);
         assert_eq!(signer.judge(&discoverer("node03"), Some(&pair), after(0)), PairState::ToBeSigned);
@@ -166,9 +183,9 @@ mod tests {
     #[test]
     fn a_pair_of_another_authority_or_with_another_key_is_signed_again() {
         let (first, second, one) = (signer(365), signer(365), discoverer("node02"));
-        let mut pair = first.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        let mut pair = first.sign(&one, &settings(), DAY * 90, None).unwrap().unwrap();
         assert_eq!(second.judge(&one, Some(&pair), Timestamp::now()), PairState::ToBeSigned);
-        let other = first.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        let other = first.sign(&one, &settings(), DAY * 90, None).unwrap().unwrap();
         pair.data.0.insert(KEY.into(), other.data.0[KEY].clone());
         assert_eq!(first.judge(&one, Some(&pair), Timestamp::now()), PairState::ToBeSigned);
     }
@@ -177,10 +194,33 @@ mod tests {
     #[test]
     fn a_pair_that_ends_with_its_authority_stays_to_the_end() {
         let (signer, one) = (signer(30), discoverer("node02"));
-        let pair = signer.sign(&one, &settings(), DAY * 90).unwrap().unwrap();
+        let pair = signer.sign(&one, &settings(), DAY * 90, None).unwrap().unwrap();
         let after = |days: i64| Timestamp::now() + jiff::SignedDuration::from_secs(days * 86_400);
-        assert!(matches!(signer.judge(&one, Some(&pair), after(29)), PairState::Good(_)));
+        assert!(signer.judge(&one, Some(&pair), after(29)) == PairState::Good);
         assert_eq!(signer.judge(&one, Some(&pair), after(31)), PairState::ToBeSigned);
+    }
+
+    /// The writer's certificate is that of another authority, which signs more than discoverers.
+    #[test]
+    fn discoverers_trust_what_the_secret_says_and_else_the_authority() {
+        let one = discoverer("node02");
+        let (own, writers) = (make_authority(None, DAY * 365).unwrap(), make_authority(None, DAY * 365).unwrap());
+        let mut signer = Signer::default();
+        let values = [(TRUSTED, &*own.certificate), (AUTHORITY_KEY, &*own.key)];
+        signer.read(&settings(), Some(&secret(&values)));
+        let first = signer.sign(&one, &settings(), DAY, None).unwrap().unwrap();
+        assert_eq!(*text(&first.data, TRUSTED).unwrap(), own.certificate);
+        let both = format!("{}{}", writers.certificate, own.certificate);
+        signer.read(&settings(), Some(&secret(&[&values[..], &[(TRUST, &*both)]].concat())));
+        assert_eq!(signer.judge(&one, Some(&first), Timestamp::now()), PairState::ToBeSigned, "it trusts too little");
+        let next = signer.sign(&one, &settings(), DAY, Some(&first)).unwrap().unwrap();
+        assert_eq!(*text(&next.data, TRUSTED).unwrap(), both);
+        assert_eq!(signer.judge(&one, Some(&next), Timestamp::now()), PairState::Good);
+        assert_eq!(salt(&next), salt(&first), "a hash of the same credentials stays");
+        assert_eq!(salt(&first).len(), 64);
+        signer.read(&settings(), Some(&secret(&[&values[..], &[(TRUST, "nothing")]].concat())));
+        let AuthorityState::Unusable(why) = signer.state() else { panic!("it is used") };
+        assert!(why.starts_with("trust.crt of Secret authority cannot be used"), "{why}");
     }
 
     #[test]

@@ -65,6 +65,12 @@ impl SecretWatches {
         }
     }
 
+    /// Takes a Secret as read.
+    #[cfg(test)]
+    pub(crate) fn put(&mut self, name: &str, secret: SourceSecret) {
+        self.known.insert(name.to_owned(), Some(secret));
+    }
+
     /// Returns a Secret: `None` if it was not read yet, and nothing in it if it does not exist.
     pub(crate) fn get(&self, name: &str) -> Option<Option<&SourceSecret>> {
         self.known.get(name).map(Option::as_ref)

@@ -1,5 +1,7 @@
 //! Says in the status of a Backend how its discoverer is.
 
+use std::time::Instant;
+
 use gimbal_kubernetes_client::ApiError;
 use gimbal_operator_core::{MANAGER, ReadyStatement, SourcedBackend, condition_to_write};
 use serde_json::json;
@@ -20,15 +22,30 @@ impl Operator {
             None if backend.has_source() => None,
             None => there.map(|_| json!({})),
         };
-        let Some(status) = status else { return };
         let meta = &backend.metadata.meta;
+        let Some(status) = status else { return self.unsaid.done(&*meta.name) };
+        if self.unsaid.waits(&*meta.name, Instant::now()).is_some() {
+            return;
+        }
+        // One without an answer takes as long as a write may.
+        self.health.beat();
         let answer = self.permitted.apply_status::<SourcedBackend>(meta, &status, MANAGER).await;
         self.metrics.written("Backend", "status", answer.as_ref().err());
         match answer {
-            Ok(made) => self.backends.put(made),
-            // Deleted or made anew, as the watch shows, or this process does not lead any more.
-            Err(ApiError::NotFound { .. } | ApiError::Conflict { .. } | ApiError::Withheld) => {}
-            Err(error) => tracing::warn!(backend = %meta.name, %error, "cannot write the status of a Backend"),
+            Ok(made) => {
+                self.unsaid.done(&*meta.name);
+                self.backends.put(made);
+            }
+            // This process does not lead any more.
+            Err(ApiError::Withheld) => {}
+            Err(error) => {
+                let is_first = self.unsaid.failed(meta.name.to_string(), Instant::now(), None);
+                // Deleted or made anew, as the watch shows.
+                let is_gone = matches!(error, ApiError::NotFound { .. } | ApiError::Conflict { .. });
+                if is_first && !is_gone {
+                    tracing::warn!(backend = %meta.name, %error, "cannot write the status of a Backend; it is tried again");
+                }
+            }
         }
     }
 }

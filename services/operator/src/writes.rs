@@ -1,7 +1,7 @@
 //! Carries out what was decided.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use gimbal_certificates::SignError;
 use gimbal_kubernetes_client::ApiError;
@@ -10,16 +10,15 @@ use gimbal_operator_core::{
     DiscovererFacts, MANAGER, ManagedKind, NextSteps, ObjectId, PairSecret, ReadyStatement, Step, WantedDiscoverer,
     WantedObject, decide, left_over, object_ids,
 };
-use gimbal_schedule::Backoff;
 use jiff::Timestamp;
 
 use crate::known::KnownObjects;
 use crate::metrics::OperatorMetrics;
-use crate::owner::{Failure, Operator};
+use crate::owner::Operator;
+use crate::pairs::salt;
 
 /// Most rounds of writes for one discoverer before others have their turn.
 const ROUNDS: usize = 4;
-const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(60) };
 
 /// Why a step was not carried out.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +30,7 @@ enum StepError {
 }
 
 /// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Done,
     /// An object of somebody else has the name.
@@ -46,18 +46,35 @@ impl Operator {
         let owners: BTreeSet<&str> =
             marked.values().flat_map(|one| &one.metadata.owner_references).map(|owner| &*owner.uid).collect();
         self.deleted.retain(|uid| owners.contains(uid.as_str()));
-        for step in left_over(&marked, discoverers, &self.settings) {
+        let steps = left_over(&marked, discoverers, &self.settings);
+        let is_left = |id: &ObjectId| steps.iter().any(|step| matches!(step, Step::Delete(left, _) if left == id));
+        self.undeleted.keep(is_left);
+        for step in steps {
             let Step::Delete(id, metadata) = step else { continue };
             // That all Backends were deleted at once, unseen, is the least likely of what an empty list can mean. Kubernetes removes
             // what has no owner any more.
             let seen = metadata.owner_references.iter().any(|owner| self.deleted.contains(&*owner.uid));
             if self.backends.is_empty() && !seen {
+                self.undeleted.done(&id);
                 continue;
             }
-            if let Err(error) = self.delete(&id, &metadata).await {
-                // With the next look, which comes without a cause too.
-                tracing::warn!(object = %id, %error, "an object that no Backend has any more could not be deleted");
-                return;
+            if self.undeleted.waits(&id, Instant::now()).is_some() {
+                continue;
+            }
+            self.health.beat();
+            match self.delete(&id, &metadata).await {
+                Ok(()) => self.undeleted.done(&id),
+                // This process does not lead any more.
+                Err(ApiError::Withheld) => return,
+                Err(error) => {
+                    if self.undeleted.failed(id.clone(), Instant::now(), None) {
+                        tracing::warn!(object = %id, %error, "an object that no Backend has any more could not be deleted");
+                    }
+                    // A refusal is about one object, and silence about all.
+                    if error.nobody_answered() {
+                        return;
+                    }
+                }
             }
         }
     }
@@ -65,34 +82,47 @@ impl Operator {
     /// Writes what a discoverer lacks. Returns what is said of it, if enough is known.
     pub(crate) async fn bring_about(&mut self, discoverer: &WantedDiscoverer) -> Option<ReadyStatement> {
         let name = discoverer.name.as_str();
-        if let Some(failure) = self.failures.get(name).filter(|failure| Instant::now() < failure.until) {
-            return failure.stated.clone();
+        if let Some(stated) = self.failures.waits(name, Instant::now()) {
+            return stated;
         }
         for _ in 0..ROUNDS {
             let decision = self.decide(discoverer);
             if decision.steps.is_empty() {
-                self.failures.remove(name);
+                self.failures.done(name);
                 return decision.stated;
             }
             for step in decision.steps {
                 self.health.beat();
                 match self.carry_out(step, discoverer).await {
-                    Ok(()) => {}
+                    Ok(Outcome::Done) => {}
+                    // What follows from that is decided anew.
+                    Ok(Outcome::Taken) => break,
+                    // What is known is not what there is: the watch has to show it first.
+                    Ok(Outcome::Moved) => return self.later(name, decision.stated),
                     Err(error) => return self.failed(name, &error),
                 }
             }
         }
-        self.changed = true;
-        self.decide(discoverer).stated
+        // Somebody changes it each time.
+        let stated = self.decide(discoverer).stated;
+        self.later(name, stated)
+    }
+
+    /// Ends the round of a discoverer until the watches have shown more.
+    fn later(&mut self, name: &str, stated: Option<ReadyStatement>) -> Option<ReadyStatement> {
+        self.failures.failed(name.to_owned(), Instant::now(), stated.clone());
+        stated
     }
 
     fn decide(&self, discoverer: &WantedDiscoverer) -> NextSteps {
+        // Without a pair there is no pod, whose annotation the digest is in.
+        let salt = self.pair(discoverer).map(salt).unwrap_or_default();
         let ids = object_ids(discoverer, &self.settings);
         let observed = ids.into_iter().filter_map(|id| self.observe(&id).map(|observed| (id, observed))).collect();
         let facts = DiscovererFacts {
             observed: &observed,
             deployment: self.deployments.get(&discoverer.object_name()),
-            credentials: &self.secrets.state(discoverer.secret(), self.signer.salt()),
+            credentials: &self.secrets.state(discoverer.secret(), salt.as_bytes()),
             authority: self.signer.state(),
             pair: &self.signer.judge(discoverer, self.pair(discoverer), Timestamp::now()),
             taken: &self.taken,
@@ -106,29 +136,27 @@ impl Operator {
         if matches!(error, StepError::Api(_, ApiError::Withheld)) {
             return None;
         }
-        let count = self.failures.get(name).map_or(0, |failure| failure.count);
-        if count == 0 {
-            tracing::warn!(backend = name, %error, "a write for its discoverer failed; it is tried again");
-        }
         let unanswered = matches!(error, StepError::Api(_, api) if api.nobody_answered());
         let stated = (!unanswered).then(|| ReadyStatement::not("WriteRefused", error.to_string()));
-        let until = Instant::now() + BACKOFF.delay(count);
-        self.failures.insert(name.to_owned(), Failure { until, count: count + 1, stated: stated.clone() });
+        if self.failures.failed(name.to_owned(), Instant::now(), stated.clone()) {
+            tracing::warn!(backend = name, %error, "a write for its discoverer failed; it is tried again");
+        }
         stated
     }
 
-    async fn carry_out(&mut self, step: Step, discoverer: &WantedDiscoverer) -> Result<(), StepError> {
+    async fn carry_out(&mut self, step: Step, discoverer: &WantedDiscoverer) -> Result<Outcome, StepError> {
         match step {
             Step::Create(wanted) => self.write(wanted, false).await,
             Step::Apply(wanted) => self.write(wanted, true).await,
             Step::Sign(there) => self.sign(discoverer, there).await,
-            Step::Delete(id, metadata) => {
-                self.delete(&id, &metadata).await.map_err(|error| StepError::Api(format!("delete {id}"), error))
-            }
+            Step::Delete(id, metadata) => match self.delete(&id, &metadata).await {
+                Ok(()) => Ok(Outcome::Done),
+                Err(error) => Err(StepError::Api(format!("delete {id}"), error)),
+            },
         }
     }
 
-    async fn write(&mut self, wanted: WantedObject, exists: bool) -> Result<(), StepError> {
+    async fn write(&mut self, wanted: WantedObject, exists: bool) -> Result<Outcome, StepError> {
         let (id, sent) = (wanted.id(), wanted.body());
         let (cluster, metrics) = (&self.permitted, &self.metrics);
         let outcome = match &wanted {
@@ -136,30 +164,42 @@ impl Operator {
             WantedObject::NetworkPolicy(one) => send(cluster, metrics, &mut self.policies, one, exists).await,
             WantedObject::Deployment(one) => send(cluster, metrics, &mut self.deployments, one, exists).await,
         };
-        self.settle(&id, outcome, exists)?;
+        let outcome = self.settle(&id, outcome, exists)?;
         // What the API server made of it may be something else.
-        if let Some(made) = self.observe(&id) {
+        if let Some(made) = self.observe(&id).filter(|_| outcome == Outcome::Done) {
             self.accepted.insert(id, (sent, made.body));
         }
-        Ok(())
+        Ok(outcome)
     }
 
-    async fn sign(&mut self, discoverer: &WantedDiscoverer, there: Option<LifecycleMeta>) -> Result<(), StepError> {
-        let Some(mut secret) = self.signer.sign(discoverer, &self.settings, self.lifetime)? else { return Ok(()) };
+    async fn sign(
+        &mut self,
+        discoverer: &WantedDiscoverer,
+        there: Option<LifecycleMeta>,
+    ) -> Result<Outcome, StepError> {
+        let signed = self.signer.sign(discoverer, &self.settings, self.lifetime, self.pair(discoverer))?;
+        let Some(mut secret) = signed else { return Ok(Outcome::Done) };
         let (exists, name) = (there.is_some(), secret.metadata.meta.name.to_string());
         if let Some(there) = there {
             secret.metadata.meta.uid = there.meta.uid;
         }
         let outcome = send::<PairSecret>(&self.permitted, &self.metrics, &mut self.pairs, &secret, exists).await;
-        self.settle(&ObjectId { kind: ManagedKind::Secret, name }, outcome, exists)?;
-        self.metrics.signed();
-        tracing::info!(backend = %discoverer.name, "a certificate was signed");
-        Ok(())
+        let outcome = self.settle(&ObjectId { kind: ManagedKind::Secret, name }, outcome, exists)?;
+        if outcome == Outcome::Done {
+            self.metrics.signed();
+            tracing::info!(backend = %discoverer.name, "a certificate was signed");
+        }
+        Ok(outcome)
     }
 
-    fn settle(&mut self, id: &ObjectId, outcome: Result<Outcome, ApiError>, exists: bool) -> Result<(), StepError> {
+    fn settle(
+        &mut self,
+        id: &ObjectId,
+        outcome: Result<Outcome, ApiError>,
+        exists: bool,
+    ) -> Result<Outcome, StepError> {
         let verb = if exists { "change" } else { "create" };
-        match outcome {
+        match &outcome {
             Ok(Outcome::Done) => {
                 self.taken.remove(id);
                 tracing::info!(object = %id, "{verb}d");
@@ -169,9 +209,9 @@ impl Operator {
                 self.taken.insert(id.clone());
             }
             Ok(Outcome::Moved) => tracing::debug!(object = %id, "it is another one by now"),
-            Err(error) => return Err(StepError::Api(format!("{verb} {id}"), error)),
+            Err(_) => {}
         }
-        Ok(())
+        outcome.map_err(|error| StepError::Api(format!("{verb} {id}"), error))
     }
 
     async fn delete(&mut self, id: &ObjectId, metadata: &LifecycleMeta) -> Result<(), ApiError> {

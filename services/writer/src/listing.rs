@@ -86,5 +86,6 @@ pub(crate) fn status(known: &ServiceStatus) -> pb::ServiceStatus {
         message: known.reject.as_ref().map(|reject| reject.message.clone()).unwrap_or_default(),
         digest: known.digest.map(|digest| digest.to_bytes().to_vec()).unwrap_or_default(),
         published_endpoints: published,
+        written_ports: known.written_ports.iter().map(Into::into).collect(),
     }
 }

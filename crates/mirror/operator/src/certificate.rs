@@ -16,8 +16,8 @@ const SIGNED_BY: &str = "gimbal.projectcontour.io/signed-by";
 pub enum PairState {
     /// There is none, or none that can be used on: it is to be signed.
     ToBeSigned,
-    /// It is as it is to be, and this is its digest.
-    Good(String),
+    /// It is as it is to be. Programs read their files again, so that another pair needs no other pod.
+    Good,
 }
 
 /// Returns the name of the Secret.
@@ -45,13 +45,6 @@ impl PairSecret {
     pub fn signed_by(&self) -> Option<&str> {
         self.metadata.meta.annotations.get(SIGNED_BY).map(|value| &**value)
     }
-}
-
-/// Returns the digest of the public part of a pair.
-#[must_use]
-pub fn pair_digest(certificate: &str, trusted: &str) -> String {
-    let parts = [certificate, trusted].map(|part| Sha256::digest(part.as_bytes()));
-    short_digest(&parts.concat())
 }
 
 /// Returns the first half of a SHA-256, as hexadecimal digits.

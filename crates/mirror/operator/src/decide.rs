@@ -82,45 +82,77 @@ pub struct NextSteps {
     pub stated: Option<ReadyStatement>,
 }
 
-/// Decides what is written next for a discoverer. Where something is missing, nothing is changed: what runs goes on.
+/// Decides what is written next for a discoverer. Where something is missing, what runs goes on, and its certificate is renewed for
+/// that.
 #[must_use]
 pub fn decide(discoverer: &WantedDiscoverer, settings: &OperatorSettings, facts: &DiscovererFacts<'_>) -> NextSteps {
-    let stays = |stated: ReadyStatement| NextSteps { steps: Vec::new(), stated: Some(stated) };
-    let name = discoverer.secret();
-    let (credentials, pair) = match (facts.credentials, facts.authority) {
-        (CredentialsState::Unknown, _) | (_, AuthorityState::Unknown) => return NextSteps::default(),
-        (CredentialsState::Missing, _) => {
-            return stays(ReadyStatement::not(
-                "SecretMissing",
-                format!("there is no Secret {name} in {}", settings.namespace),
-            ));
-        }
-        (_, AuthorityState::Unusable(why)) => return stays(ReadyStatement::not("AuthorityUnusable", why.as_str())),
-        (CredentialsState::There { digest, keys }, AuthorityState::Usable) => {
-            if let Some(key) = discoverer.needed_key().filter(|key| !keys.contains(*key)) {
-                return stays(ReadyStatement::not("SecretUnusable", format!("Secret {name} has no key {key}")));
-            }
-            (digest, facts.pair)
-        }
+    let credentials = match credentials(discoverer, settings, facts) {
+        Ok(digest) => digest,
+        Err(stated) => return NextSteps { steps: renewal(discoverer, facts).into_iter().collect(), stated },
     };
     let mut ids = object_ids(discoverer, settings).into_iter();
-    if let Some(id) = ids.find(|id| facts.taken.contains(id) && !facts.observed.contains_key(id)) {
-        let why =
-            format!("{id} in {} is somebody else's: it stays as it is, and no discoverer runs", settings.namespace);
-        return stays(ReadyStatement::not("NameTaken", why));
+    let in_the_way = ids.find(|id| facts.taken.contains(id) && !facts.observed.contains_key(id));
+    let pod = ObjectId { kind: ManagedKind::Deployment, name: discoverer.object_name() };
+    let has_pod = facts.observed.contains_key(&pod);
+    let pair = ObjectId { kind: ManagedKind::Secret, name: pair_secret_name(discoverer) };
+    let mut steps: Vec<Step> = renewal(discoverer, facts).into_iter().collect();
+    let is_new = is_due(facts) && !facts.observed.contains_key(&pair) && !facts.taken.contains(&pair);
+    if is_new && (in_the_way.is_none() || has_pod) {
+        steps.push(Step::Sign(None));
     }
-    let content = match pair {
-        PairState::Good(digest) => Some(short_digest(format!("{credentials} {digest}").as_bytes())),
-        PairState::ToBeSigned => None,
+    let content = (*facts.pair == PairState::Good).then(|| short_digest(credentials.as_bytes()));
+    let is_held = |step: &Step| match step {
+        Step::Create(wanted) => {
+            let id = wanted.id();
+            facts.taken.contains(&id) || in_the_way.is_some() && id == pod
+        }
+        _ => false,
     };
-    let mut steps = Vec::new();
-    if content.is_none() {
-        let id = ObjectId { kind: ManagedKind::Secret, name: pair_secret_name(discoverer) };
-        steps.push(Step::Sign(facts.observed.get(&id).map(|there| there.metadata.clone())));
+    let all = wanted(discoverer, settings, content.as_deref()).into_iter();
+    steps.extend(all.filter_map(|wanted| step(wanted, &discoverer.uid, facts)).filter(|step| !is_held(step)));
+    let stated = match in_the_way {
+        None => running(discoverer, facts.deployment),
+        Some(id) => {
+            let then = if has_pod { "the pod that there is goes on" } else { "no pod is made" };
+            let why = format!("{id} in {} is somebody else's and stays as it is; {then}", settings.namespace);
+            ReadyStatement::not("NameTaken", why)
+        }
+    };
+    NextSteps { steps, stated: Some(stated) }
+}
+
+/// Returns the digest of the credentials, or what is said where no pod can be made; `None` while too little is known.
+fn credentials<'a>(
+    discoverer: &WantedDiscoverer,
+    settings: &OperatorSettings,
+    facts: &DiscovererFacts<'a>,
+) -> Result<&'a str, Option<ReadyStatement>> {
+    let name = discoverer.secret();
+    let not = |reason, message: String| Err(Some(ReadyStatement::not(reason, message)));
+    match (facts.credentials, facts.authority) {
+        (CredentialsState::Unknown, _) | (_, AuthorityState::Unknown) => Err(None),
+        (CredentialsState::Missing, _) => {
+            not("SecretMissing", format!("there is no Secret {name} in {}", settings.namespace))
+        }
+        (_, AuthorityState::Unusable(why)) => not("AuthorityUnusable", why.clone()),
+        (CredentialsState::There { digest, keys }, AuthorityState::Usable) => {
+            match discoverer.needed_key().filter(|key| !keys.contains(*key)) {
+                Some(key) => not("SecretUnusable", format!("Secret {name} has no key {key}")),
+                None => Ok(digest),
+            }
+        }
     }
-    let all = wanted(discoverer, settings, content.as_deref());
-    steps.extend(all.into_iter().filter_map(|wanted| step(wanted, &discoverer.uid, facts)));
-    NextSteps { steps, stated: Some(running(discoverer, facts.deployment)) }
+}
+
+fn is_due(facts: &DiscovererFacts<'_>) -> bool {
+    *facts.pair == PairState::ToBeSigned && *facts.authority == AuthorityState::Usable
+}
+
+/// Returns the signature of the next pair in the Secret that there is. One of a Backend that is gone is deleted first.
+fn renewal(discoverer: &WantedDiscoverer, facts: &DiscovererFacts<'_>) -> Option<Step> {
+    let pair = ObjectId { kind: ManagedKind::Secret, name: pair_secret_name(discoverer) };
+    let there = facts.observed.get(&pair).filter(|there| is_due(facts) && there.belongs_to(&discoverer.uid))?;
+    Some(Step::Sign(Some(there.metadata.clone())))
 }
 
 /// Returns the write that makes an object as it is wanted, if it is not.

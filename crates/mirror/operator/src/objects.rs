@@ -107,7 +107,7 @@ pub struct PairSecret {
     /// `kubernetes.io/tls`.
     #[serde(rename = "type")]
     pub type_: String,
-    /// `tls.crt`, `tls.key` and `ca.crt`.
+    /// `tls.crt`, `tls.key` and `ca.crt`, and what the digest of the credentials depends on.
     pub data: SecretData,
 }
 object!(PairSecret, "Secret", "v1", "secrets");

@@ -8,7 +8,7 @@ use crate::certificate::pair_secret_name;
 use crate::source::{SourceKind, WantedDiscoverer};
 use crate::wanted::selector;
 
-/// Annotation of the pod: a hash of its certificate and credentials, so that a change of these makes another pod.
+/// Annotation of the pod: a hash of its credentials, so that a change of these makes another pod.
 const CONTENT: &str = "gimbal.projectcontour.io/content";
 /// Where credentials are mounted, and the name of their volume.
 const KUBECONFIG: [&str; 2] = ["kubeconfig", "/kubeconfig"];

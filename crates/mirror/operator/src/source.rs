@@ -105,6 +105,12 @@ impl SourcedBackend {
         named.into_iter().find_map(|pointer| source.pointer(pointer)?.as_str())
     }
 
+    /// Whether a certificate with an identity is its own, whether or not the rest of its spec can be used. Case is ignored, as the
+    /// writer does.
+    pub(crate) fn has_identity(&self, identity: &str) -> bool {
+        self.spec.get("identity").and_then(Value::as_str).is_some_and(|own| own.eq_ignore_ascii_case(identity))
+    }
+
     /// Returns what the operator said of it last.
     #[must_use]
     pub fn condition(&self) -> Option<DiscovererCondition> {

@@ -55,8 +55,8 @@ pub(crate) fn metadata(discoverer: &WantedDiscoverer, settings: &OperatorSetting
     LifecycleMeta { meta, owner_references: vec![owner], ..LifecycleMeta::default() }
 }
 
-/// Returns the objects of a discoverer, in the order in which they are made. `content` is the hash of what its pod mounts; without
-/// it there is no pod yet.
+/// Returns the objects of a discoverer, in the order in which they are made. `content` is the hash of the credentials that its pod
+/// mounts; without it there is no pod yet.
 #[must_use]
 pub fn wanted(discoverer: &WantedDiscoverer, settings: &OperatorSettings, content: Option<&str>) -> Vec<WantedObject> {
     let metadata = || metadata(discoverer, settings, &discoverer.object_name());

@@ -38,15 +38,25 @@ impl AppProtocols {
                 || service.groups().iter().flat_map(|group| group.ports.ports()).any(|port| named(&port.app_protocol)))
     }
 
+    /// Returns the ports of a Service with the values that are written, if one of these is another.
+    #[must_use]
+    pub fn changed_ports(&self, ports: &[ServicePort]) -> Option<Vec<ServicePort>> {
+        let names = |port: &ServicePort| port.app_protocol.as_ref().is_some_and(|name| self.0.contains_key(name));
+        ports.iter().any(names).then(|| self.ports(ports))
+    }
+
+    fn ports(&self, ports: &[ServicePort]) -> Vec<ServicePort> {
+        let port =
+            |port: &ServicePort| ServicePort { app_protocol: self.written(port.app_protocol.as_ref()), ..port.clone() };
+        ports.iter().map(port).collect()
+    }
+
     /// Returns the Service with the values that are written. Port sets that are equal afterwards are merged.
     pub(crate) fn apply<'a>(&self, service: &'a Service) -> Cow<'a, Service> {
         if !self.concerns(service) {
             return Cow::Borrowed(service);
         }
-        let port =
-            |port: &ServicePort| ServicePort { app_protocol: self.written(port.app_protocol.as_ref()), ..port.clone() };
-        let ports = service.header.ports.iter().map(port).collect();
-        let header = Header { ports, ..(*service.header).clone() };
+        let header = Header { ports: self.ports(&service.header.ports), ..(*service.header).clone() };
         let port = |port: &EndpointPort| EndpointPort {
             app_protocol: self.written(port.app_protocol.as_ref()),
             ..port.clone()

@@ -46,6 +46,19 @@ pub enum AuthorityError {
     Certificate(String),
 }
 
+/// Checks that others can trust what a text holds: certificates, and at least one.
+///
+/// # Errors
+/// It holds none, or one that cannot be read.
+pub fn check_trusted(trusted: &str) -> Result<(), AuthorityError> {
+    let all = CertificateDer::pem_slice_iter(trusted.as_bytes()).collect::<Result<Vec<_>, _>>();
+    match all {
+        Ok(all) if all.is_empty() => Err(AuthorityError::Certificate("it has no certificate".to_owned())),
+        Ok(_) => Ok(()),
+        Err(error) => Err(AuthorityError::Certificate(error.to_string())),
+    }
+}
+
 /// An authority that can sign.
 pub struct Authority {
     pub(crate) trusted: String,

@@ -5,7 +5,7 @@ mod authority;
 mod facts;
 mod sign;
 
-pub use authority::{Authority, AuthorityError, KeyedCertificate, make_authority};
+pub use authority::{Authority, AuthorityError, KeyedCertificate, check_trusted, make_authority};
 pub use facts::{PairError, PairFacts};
 pub use sign::{PairRequest, SignError, SignedPair};
 

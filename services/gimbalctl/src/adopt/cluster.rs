@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use gimbal_kubernetes_client::{Access, ApiError, Cluster, WatchScope};
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object, Service, keys};
-use gimbal_model::{BackendName, label_value};
+use gimbal_model::BackendName;
 use gimbal_runtime::Exit;
 use serde_json::json;
 
-use super::decide::{BACKEND_LABELS, Decided, FoundObjects};
-use super::ready::in_slice;
+use super::decide::{Decided, FoundObjects, Taking, selectors};
 
 /// The Gimbal cluster.
 pub struct GimbalCluster(Cluster);
@@ -41,36 +40,37 @@ impl GimbalCluster {
         for slice in self.list::<EndpointSlice>(ours).await? {
             let Some(service) = slice.metadata.labels.get(keys::SERVICE_NAME) else { continue };
             let place = (slice.metadata.namespace.to_string(), service.to_string());
-            found.published.entry(place).or_default().extend(in_slice(&slice));
+            found.published.entry(place).or_default().add(&slice);
         }
         Ok(found)
     }
 
-    /// Sets the mark on an object, if it is still as it was read. Returns whether it was.
+    /// Sets the mark on an object, if it is still as it was read. With it goes whose the object is: where several claims lead to
+    /// its name, the writer would else give it to any of them.
     ///
     /// # Errors
-    /// As [`find`](Self::find).
-    pub async fn mark(&self, decided: &Decided) -> Result<bool, Exit> {
-        let change = json!({"metadata": {"labels": {keys::MANAGED_BY: keys::MANAGER}}});
-        let (kind, meta) = (decided.kind, &decided.meta);
-        let marked = match kind {
+    /// Why this object is not changed.
+    pub async fn mark(&self, decided: &Decided, backend: &BackendName, taking: &Taking) -> Result<(), String> {
+        let change = json!({"metadata": {
+            "labels": {keys::MANAGED_BY: keys::MANAGER, keys::BACKEND: backend.as_str()},
+            "annotations": {keys::SOURCE: taking.source},
+        }});
+        let meta = &decided.meta;
+        let marked = match decided.kind {
             Service::KIND => self.0.merge_patch::<Service>(meta, &change).await.map(drop),
             _ => self.0.merge_patch::<Endpoints>(meta, &change).await.map(drop),
         };
-        match marked {
-            Ok(()) => Ok(true),
-            Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => Ok(false),
-            Err(error) => {
-                Err(Exit::Failure(format!("cannot change {} {}/{}: {error}", kind.kind, meta.namespace, meta.name)))
-            }
-        }
+        marked.map_err(|error| match error {
+            ApiError::Conflict { .. } | ApiError::NotFound { .. } => "somebody changed it meanwhile".to_owned(),
+            error => format!("cannot change it: {error}"),
+        })
     }
 
     /// Lists the objects that name the backend by any of the labels, each of them once.
     async fn labelled<T: Object>(&self, backend: &BackendName) -> Result<Vec<T>, Exit> {
         let mut by_uid: BTreeMap<Arc<str>, T> = BTreeMap::new();
-        for label in BACKEND_LABELS {
-            let listed = self.list::<T>(format!("{label}={}", label_value(backend.as_str()))).await?;
+        for selector in selectors(backend) {
+            let listed = self.list::<T>(selector).await?;
             by_uid.extend(listed.into_iter().map(|object| (object.meta().uid.clone(), object)));
         }
         let mut objects: Vec<T> = by_uid.into_values().collect();

@@ -3,14 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kubernetes_objects::{Endpoints, Kind, Meta, Object as _, Service, keys};
-use gimbal_model::label_value;
+use gimbal_model::{BackendName, label_value};
 
-use super::ready::{ReadyEndpoint, in_endpoints};
+use super::ports::{Ports, changes, there};
+use super::ready::{Lack, PublishedEndpoints, in_endpoints};
 
 /// The labels in which versions of the original name the backend of an object: since 2020, until 0.4.0, and 0.1.0.
-pub const BACKEND_LABELS: [&str; 3] = [keys::BACKEND, "gimbal.heptio.com/backend", "gimbal.heptio.com/cluster"];
+const BACKEND_LABELS: [&str; 3] = [keys::BACKEND, "gimbal.heptio.com/backend", "gimbal.heptio.com/cluster"];
 /// The labels in which they name the source Service.
 const SERVICE_LABELS: [&str; 2] = [keys::SERVICE, "gimbal.heptio.com/service"];
+
+/// Returns the selectors of the objects that name a backend by any of the labels.
+pub fn selectors(backend: &BackendName) -> [String; 3] {
+    BACKEND_LABELS.map(|label| format!("{label}={}", label_value(backend.as_str())))
+}
 
 /// Namespace and name in the Gimbal cluster.
 pub type ObjectPlace = (String, String);
@@ -22,19 +28,34 @@ pub struct FoundObjects {
     pub services: Vec<Service>,
     /// Endpoints objects with one of the labels.
     pub endpoints: Vec<Endpoints>,
-    /// The ready endpoints in the writer's slices, by Service.
-    pub published: BTreeMap<ObjectPlace, BTreeSet<ReadyEndpoint>>,
+    /// The endpoints in the writer's slices, by Service.
+    pub published: BTreeMap<ObjectPlace, PublishedEndpoints>,
 }
 
 /// What the writer knows of a Service that the backend offers.
 #[derive(Debug, Clone, Default)]
 pub struct AdoptionOffer {
-    /// Its name in the source.
+    /// Its namespace in the source.
+    pub namespace: String,
+    /// Its name there.
     pub name: String,
     /// Why the writer would not publish it though the name were its own.
     pub refused: Option<String>,
-    /// Whether it is published as the source has it.
+    /// Whether it is published as the writer knows it.
     pub synced: bool,
+    /// Why the writer may not know it as the source has it now.
+    pub unknown: Option<String>,
+    /// The ports that the writer gives it.
+    pub ports: Ports,
+}
+
+/// What a person agrees to beyond what changes nothing for consumers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Consent {
+    /// That ready endpoints go that the source does not have so any more.
+    pub drop_gone: bool,
+    /// That ports get another appProtocol.
+    pub change_app_protocol: bool,
 }
 
 /// The offers, by the Service of the Gimbal cluster that each leads to.
@@ -44,11 +65,20 @@ pub type AdoptionOffers = BTreeMap<ObjectPlace, Vec<AdoptionOffer>>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It gets the mark now.
-    Take,
+    Take(Taking),
     /// It gets the mark when this is over.
     Wait(String),
     /// It stays as it is, for this reason.
     Leave(String),
+}
+
+/// What follows when an object gets the mark.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Taking {
+    /// The Service of the source that it stands for from then on, as `namespace/name`.
+    pub source: String,
+    /// What consumers may notice: changes of ports, ready endpoints that go.
+    pub changes: BTreeSet<String>,
 }
 
 /// An object without the mark, and what is to be done with it.
@@ -69,14 +99,14 @@ enum ItsService<'a> {
 }
 
 /// Decides about each object that has no mark. Endpoints get it only when the writer's slices have all their ready endpoints, so
-/// that no consumer sees fewer; with `drop_gone` also where the source has no others any more.
-pub fn decide(found: &FoundObjects, offers: &AdoptionOffers, drop_gone: bool) -> Vec<Decided> {
+/// that no consumer sees fewer; with [`Consent::drop_gone`] also where the source is known to have no others any more.
+pub fn decide(found: &FoundObjects, offers: &AdoptionOffers, consent: Consent) -> Vec<Decided> {
     let unmarked = found.services.iter().filter(|service| !has_mark(&service.metadata));
     let mut decided: Vec<Decided> = unmarked
         .map(|service| Decided {
             kind: Service::KIND,
             meta: service.metadata.clone(),
-            verdict: of_service(service, offers),
+            verdict: of_service(service, offers, consent),
         })
         .collect();
     let marked = found.services.iter().filter(|service| has_mark(&service.metadata));
@@ -89,7 +119,7 @@ pub fn decide(found: &FoundObjects, offers: &AdoptionOffers, drop_gone: bool) ->
             let place = place(&endpoints.metadata);
             let verdict = match services.get(&place) {
                 None => Verdict::Leave("it has no Service with the labels of this backend".to_owned()),
-                Some(service) => of_endpoints(endpoints, service, found, offers, drop_gone),
+                Some(service) => of_endpoints(endpoints, service, found, offers, consent),
             };
             Decided { kind: Endpoints::KIND, meta: endpoints.metadata.clone(), verdict }
         })
@@ -116,7 +146,7 @@ fn left_alone(meta: &Meta) -> Option<String> {
     Some(format!("its label {} names {manager:?}", keys::MANAGED_BY))
 }
 
-fn of_service(service: &Service, offers: &AdoptionOffers) -> Verdict {
+fn of_service(service: &Service, offers: &AdoptionOffers, consent: Consent) -> Verdict {
     let Service { metadata, spec } = service;
     if let Some(why) = left_alone(metadata) {
         return Verdict::Leave(why);
@@ -128,20 +158,44 @@ fn of_service(service: &Service, offers: &AdoptionOffers) -> Verdict {
     if spec.cluster_ip.as_deref() != Some("None") {
         return Verdict::Leave("it is not headless, so the original did not make it".to_owned());
     }
-    let Some(offers) = offers.get(&place(metadata)) else {
-        return Verdict::Leave("nothing that the backend offers leads to this name".to_owned());
+    let offer = match offer_for(metadata, offers) {
+        Ok(offer) => offer,
+        Err(why) => return Verdict::Leave(why),
     };
-    let named = SERVICE_LABELS.iter().find_map(|label| metadata.labels.get(*label));
-    let is_named = |offer: &&AdoptionOffer| named.is_some_and(|named| **named == *label_value(&offer.name));
-    let Some(offer) = offers.iter().find(is_named) else {
-        return Verdict::Leave(
-            "its labels name another source Service than the one that leads to this name".to_owned(),
-        );
-    };
-    match &offer.refused {
-        Some(why) => Verdict::Leave(format!("the writer would not publish it: {why}")),
-        None => Verdict::Take,
+    if let Some(why) = &offer.refused {
+        return Verdict::Leave(format!("the writer would not publish it: {why}"));
     }
+    let changes = changes(&there(&spec.ports), &offer.ports);
+    match changes.of_protocol.first() {
+        // Consumers go by it before they look at annotations, which the original copied.
+        Some(change) if !consent.change_app_protocol => Verdict::Leave(format!(
+            "{change}: set appProtocol in the policy of the backend, or --change-app-protocol takes it all the same"
+        )),
+        _ => Verdict::Take(Taking { source: source(offer), changes: changes.changes }),
+    }
+}
+
+/// Returns what the backend offers for an object, by its place and by the label that names the source Service.
+fn offer_for<'a>(meta: &Meta, offers: &'a AdoptionOffers) -> Result<&'a AdoptionOffer, String> {
+    let Some(offers) = offers.get(&place(meta)) else {
+        return Err("nothing that the backend offers leads to this name".to_owned());
+    };
+    let named = SERVICE_LABELS.iter().find_map(|label| meta.labels.get(*label));
+    let is_named = |offer: &&AdoptionOffer| named.is_some_and(|named| **named == *label_value(&offer.name));
+    let all: Vec<&AdoptionOffer> = offers.iter().filter(is_named).collect();
+    match all.as_slice() {
+        [] => Err("its labels name another source Service than the one that leads to this name".to_owned()),
+        [one] => Ok(one),
+        // The policy has brought namespaces together, and the original kept each.
+        _ => all.iter().find(|offer| *offer.namespace == *meta.namespace).copied().ok_or_else(|| {
+            let names: Vec<String> = all.iter().map(|offer| source(offer)).collect();
+            format!("{} all lead to this name", names.join(", "))
+        }),
+    }
+}
+
+fn source(offer: &AdoptionOffer) -> String {
+    format!("{}/{}", offer.namespace, offer.name)
 }
 
 fn of_endpoints(
@@ -149,7 +203,7 @@ fn of_endpoints(
     service: &ItsService<'_>,
     found: &FoundObjects,
     offers: &AdoptionOffers,
-    drop_gone: bool,
+    consent: Consent,
 ) -> Verdict {
     if let Some(why) = left_alone(&endpoints.metadata) {
         return Verdict::Leave(why);
@@ -159,22 +213,39 @@ fn of_endpoints(
         ItsService::Unmarked(_) => return Verdict::Wait("its Service is first".to_owned()),
         ItsService::Ours => {}
     }
-    let place = place(&endpoints.metadata);
-    let nothing = BTreeSet::new();
-    let published = found.published.get(&place).unwrap_or(&nothing);
+    let offer = match offer_for(&endpoints.metadata, offers) {
+        Ok(offer) => offer,
+        Err(why) => return Verdict::Wait(why),
+    };
+    // An agent that is gone, or blind, says nothing about what its source has now.
+    if let Some(why) = &offer.unknown {
+        return Verdict::Wait(format!("the writer does not know the source now: {why}"));
+    }
+    let published = found.published.get(&place(&endpoints.metadata)).cloned().unwrap_or_default();
     let ready = in_endpoints(endpoints);
-    let mut lacking = ready.difference(published);
-    let Some(first) = lacking.next() else { return Verdict::Take };
-    let synced = offers.get(&place).is_some_and(|offers| offers.iter().any(|offer| offer.synced));
-    if synced && drop_gone {
-        return Verdict::Take;
+    let lacking: Vec<(Lack, String)> =
+        ready.iter().filter_map(|one| Some((published.lack(one)?, one.to_string()))).collect();
+    if lacking.is_empty() || offer.synced && consent.drop_gone {
+        let changes = lacking.into_iter().map(|(lack, one)| format!("{one} goes: it is {}", lack.place())).collect();
+        return Verdict::Take(Taking { source: source(offer), changes });
     }
-    let count = 1 + lacking.count();
-    let mut why = format!("{count} of its {} ready endpoints are in no slice of the writer, as {first}", ready.len());
+    Verdict::Wait(why_lacking(&lacking, ready.len(), offer.synced))
+}
+
+/// Returns how many endpoints are lacking in which way, each with an example.
+fn why_lacking(lacking: &[(Lack, String)], all: usize, synced: bool) -> String {
+    let mut ways: BTreeMap<Lack, Vec<&str>> = BTreeMap::new();
+    for (lack, one) in lacking {
+        ways.entry(*lack).or_default().push(one);
+    }
+    let way = |(lack, ones): (&Lack, &Vec<&str>)| {
+        format!("{} of its {all} ready endpoints are {}, as {}", ones.len(), lack.place(), ones[0])
+    };
+    let mut parts: Vec<String> = ways.iter().map(way).collect();
     if synced {
-        why.push_str("; the source has them no more: --drop-gone takes it all the same");
+        parts.push("so the source has it: --drop-gone takes it all the same".to_owned());
     }
-    Verdict::Wait(why)
+    parts.join("; ")
 }
 
 #[cfg(test)]

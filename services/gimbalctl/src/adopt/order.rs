@@ -1,13 +1,13 @@
 //! What one adoption takes: named by an id that is computed from it, so that an order is about what a person has seen.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_kubernetes_objects::{Kind, Object as _, Service};
 use gimbal_model::BackendName;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::decide::{Decided, Verdict};
+use super::decide::{Consent, Decided, Taking, Verdict};
 use crate::output::OutputForm;
 use crate::table::columns;
 
@@ -16,22 +16,32 @@ pub struct AdoptionOrder {
     id: String,
     services: usize,
     endpoints: usize,
-    uids: BTreeSet<String>,
+    /// What is taken, by its UID, with the changes that were named.
+    named: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl AdoptionOrder {
     /// Returns the order to take what was decided so.
-    pub fn of(backend: &BackendName, decided: &[Decided]) -> Self {
+    pub fn of(backend: &BackendName, decided: &[Decided], consent: Consent) -> Self {
         let taken = || decided.iter().filter(|one| !matches!(one.verdict, Verdict::Leave(_)));
-        let uids: BTreeSet<String> = taken().map(|one| one.meta.uid.to_string()).collect();
+        let changes = |one: &Decided| match &one.verdict {
+            Verdict::Take(taking) => taking.changes.clone(),
+            _ => BTreeSet::new(),
+        };
+        let named: BTreeMap<String, BTreeSet<String>> =
+            taken().map(|one| (one.meta.uid.to_string(), changes(one))).collect();
         let mut digest = Sha256::new();
-        for uid in &uids {
-            digest.update(uid);
+        digest.update([u8::from(consent.drop_gone), u8::from(consent.change_app_protocol)]);
+        for (uid, changes) in &named {
+            for text in std::iter::once(uid).chain(changes) {
+                digest.update(text);
+                digest.update([0]);
+            }
             digest.update([0]);
         }
         let digest: String = digest.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
         let services = taken().filter(|one| one.kind == Service::KIND).count();
-        Self { id: format!("{backend}-{digest}"), services, endpoints: taken().count() - services, uids }
+        Self { id: format!("{backend}-{digest}"), services, endpoints: taken().count() - services, named }
     }
 
     /// Returns the id.
@@ -41,7 +51,12 @@ impl AdoptionOrder {
 
     /// Whether an object is among those that are taken.
     pub fn names(&self, one: &Decided) -> bool {
-        self.uids.contains(&*one.meta.uid)
+        self.named.contains_key(&*one.meta.uid)
+    }
+
+    /// Returns a change that follows when an object is taken now, and that the order does not name.
+    pub fn unnamed<'a>(&self, uid: &str, taking: &'a Taking) -> Option<&'a String> {
+        taking.changes.iter().find(|change| self.named.get(uid).is_none_or(|named| !named.contains(*change)))
     }
 
     /// Returns what a dry run prints; `command` is the command line without `--id`.
@@ -52,7 +67,7 @@ impl AdoptionOrder {
         }
         let mut text = table(decided);
         text.push_str(&format!("to take: {services} Services, {endpoints} Endpoints\ndry run: nothing was changed\n"));
-        text.push_str(&match self.uids.len() {
+        text.push_str(&match self.named.len() {
             0 => "nothing is to be done\n".to_owned(),
             _ => format!("next: {command} --id {id} takes these and no others\n"),
         });
@@ -78,7 +93,7 @@ fn table(decided: &[Decided]) -> String {
     let heads = ["KIND", "OBJECT", "VERDICT", "WHY"].map(str::to_owned).to_vec();
     let row = |one: &Decided| {
         let (verdict, why) = words(one);
-        vec![one.kind.kind.to_owned(), name(one), verdict.to_owned(), why.to_owned()]
+        vec![one.kind.kind.to_owned(), name(one), verdict.to_owned(), why]
     };
     columns(&std::iter::once(heads).chain(decided.iter().map(row)).collect::<Vec<_>>())
 }
@@ -92,11 +107,11 @@ fn name(one: &Decided) -> String {
     format!("{}/{}", one.meta.namespace, one.meta.name)
 }
 
-fn words(one: &Decided) -> (&'static str, &str) {
+fn words(one: &Decided) -> (&'static str, String) {
     match &one.verdict {
-        Verdict::Take => ("take", ""),
-        Verdict::Wait(why) => ("wait", why),
-        Verdict::Leave(why) => ("leave", why),
+        Verdict::Take(taking) => ("take", taking.changes.iter().cloned().collect::<Vec<_>>().join("; ")),
+        Verdict::Wait(why) => ("wait", why.clone()),
+        Verdict::Leave(why) => ("leave", why.clone()),
     }
 }
 
@@ -116,16 +131,21 @@ mod tests {
         Decided { kind, meta, verdict }
     }
 
+    fn take(changes: &[&str]) -> Verdict {
+        let changes = changes.iter().map(ToString::to_string).collect();
+        Verdict::Take(Taking { source: "team1/a".to_owned(), changes })
+    }
+
     fn all() -> Vec<Decided> {
         vec![
-            decided(Service::KIND, "a", Verdict::Take),
+            decided(Service::KIND, "a", take(&[])),
             decided(Service::KIND, "b", Verdict::Leave("it has a selector".to_owned())),
             decided(Endpoints::KIND, "a", Verdict::Wait("its Service is first".to_owned())),
         ]
     }
 
     fn order(decided: &[Decided]) -> AdoptionOrder {
-        AdoptionOrder::of(&"node02".parse().unwrap(), decided)
+        AdoptionOrder::of(&"node02".parse().unwrap(), decided, Consent::default())
     }
 
     /// Whoever reads it knows what to do next.
@@ -170,10 +190,38 @@ mod tests {
         other[0].verdict = Verdict::Wait("later".to_owned());
         assert_eq!(order(&other).id(), first.id(), "what waits is named as well");
         assert!(first.names(&other[0]) && !first.names(&other[1]));
-        other[1].verdict = Verdict::Take;
+        other[1].verdict = take(&[]);
         assert_ne!(order(&other).id(), first.id(), "one more");
         other = all();
         other[0].meta.uid = "made anew".into();
         assert_ne!(order(&other).id(), first.id(), "another object of that name");
+    }
+    /// A person has seen what goes, and agrees to that and no more.
+    #[test]
+    fn an_id_is_of_what_changes_and_of_what_was_agreed_to() {
+        let of = |changes: &[&str], consent| {
+            let decided = [decided(Endpoints::KIND, "a", take(changes))];
+            AdoptionOrder::of(&"node02".parse().unwrap(), &decided, consent)
+        };
+        let dropping = Consent { drop_gone: true, ..Consent::default() };
+        let order = of(&["10.0.0.9 goes"], dropping);
+        for other in [
+            of(&["10.0.0.9 goes"], Consent::default()),
+            of(&["10.0.0.9 goes"], Consent { change_app_protocol: true, ..dropping }),
+            of(&["10.0.0.9 goes", "10.0.0.8 goes"], dropping),
+            of(&[], dropping),
+        ] {
+            assert_ne!(other.id(), order.id());
+        }
+        let unnamed = |changes: &[&str]| {
+            let Verdict::Take(taking) = take(changes) else { unreachable!() };
+            order.unnamed("Endpoints-a", &taking).cloned()
+        };
+        assert_eq!(unnamed(&[]), None, "it is back");
+        assert_eq!(unnamed(&["10.0.0.9 goes"]), None);
+        assert_eq!(unnamed(&["10.0.0.8 goes", "10.0.0.9 goes"]).as_deref(), Some("10.0.0.8 goes"));
+        let decided = [decided(Endpoints::KIND, "a", take(&["10.0.0.9 goes"]))];
+        let shown = order.dry_run(&decided, "gimbalctl adopt", OutputForm::Table);
+        assert!(shown.contains("Endpoints  team1/a  take     10.0.0.9 goes\n"), "{shown}");
     }
 }

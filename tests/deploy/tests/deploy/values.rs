@@ -145,6 +145,7 @@ fn bad_values_are_refused() {
         ("gimbal-openstack-writer", "networkPolicy.openstackPorts=[0]", "/networkPolicy/openstackPorts/0"),
         ("gimbal-operator", "writer=[]", "/writer"),
         ("gimbal-operator", r#"identityPrefix="spiffe://gimbal.example/backend""#, "/identityPrefix"),
+        ("gimbal-operator", r#"identityPrefix="spiffe://gimbal.example/""#, "/identityPrefix"),
         ("gimbal-operator", r#"certificateDuration="90""#, "/certificateDuration"),
         ("gimbal-operator", r#"discoverers.imagePullPolicy="Sometimes""#, "/discoverers/imagePullPolicy"),
     ] {

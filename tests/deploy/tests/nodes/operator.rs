@@ -91,7 +91,8 @@ async fn through_a_life(site: &Site) {
     tell("without a source there is no pod");
 }
 
-/// Makes an authority, the pair of the writer, and their Secrets.
+/// Makes two authorities, the pair of the writer by the first, and Secrets as docs/operations.md says: the second signs discoverers
+/// alone, and each side trusts the other's.
 fn certificates(gimbal: &NodeCluster, folder: &Path) {
     let gimbalctl = binary("gimbalctl").unwrap();
     let run = |args: &[&str]| {
@@ -99,16 +100,19 @@ fn certificates(gimbal: &NodeCluster, folder: &Path) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     run(&["authority"]);
-    run(&["issue", "writer", "--ip", &Network::FIRST.node(1)]);
+    run(&["authority", "--dir", "discovery-authority"]);
+    run(&["issue", "writer", "--ip", &Network::FIRST.node(1), "--trust", "discovery-authority/ca.crt"]);
     let secret = |namespace: &str, name: &str, dir: &str, keys: &[&str]| {
-        let files = keys.iter().map(|key| format!("--from-file={}", folder.join(dir).join(key).display()));
+        let files = keys.iter().map(|key| format!("--from-file={key}={}", folder.join(dir).join(key).display()));
         let files: Vec<String> = files.collect();
         let args = ["create", "secret", "generic", name, "--namespace", namespace];
         let files: Vec<&str> = files.iter().map(String::as_str).collect();
         gimbal.kubectl(&[&args[..], &files].concat()).unwrap();
     };
     secret(PROGRAMS[0], "gimbal-writer-tls", "writer", &["tls.crt", "tls.key", "ca.crt"]);
-    secret(PROGRAMS[1], "gimbal-authority", "authority", &["ca.crt", "ca.key"]);
+    let trust = std::fs::read_to_string(folder.join("authority/ca.crt")).unwrap();
+    std::fs::write(folder.join("discovery-authority/trust.crt"), trust).unwrap();
+    secret(PROGRAMS[1], "gimbal-authority", "discovery-authority", &["ca.crt", "ca.key", "trust.crt"]);
 }
 
 /// Makes the Secret with a kubeconfig of the cluster itself, or changes it.

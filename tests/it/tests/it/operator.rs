@@ -64,7 +64,10 @@ impl Stage {
     }
 
     async fn backend(&self, name: &str, source: &Value) {
-        let identity = format!("spiffe://gimbal.example/backend/{name}");
+        self.backend_as(name, &format!("spiffe://gimbal.example/backend/{name}"), source).await;
+    }
+
+    async fn backend_as(&self, name: &str, identity: &str, source: &Value) {
         let object = json!({
             "apiVersion": "gimbal.projectcontour.io/v1alpha1", "kind": "Backend", "metadata": {"name": name},
             "spec": {"identity": identity, "source": source},
@@ -182,7 +185,7 @@ async fn a_backend_with_a_source_gets_its_discoverer_and_loses_it() {
     stage.until_condition("node02", "False", "SecretMissing").await;
     assert_eq!(stage.get(DEPLOYMENTS, NAME).await, None);
 
-    stage.secret("node02-kubeconfig", &json!({"kubeconfig": "one"})).await;
+    stage.secret("node02-kubeconfig", &json!({"kubeconfig": "the first kubeconfig"})).await;
     let first = stage.until("it has a pod", (DEPLOYMENTS, NAME), |object| object.is_object()).await;
     for place in [(ACCOUNTS, NAME), (POLICIES, NAME), (SECRETS, PAIR), (DEPLOYMENTS, NAME)] {
         let object = stage.get(place.0, place.1).await.unwrap();
@@ -197,17 +200,22 @@ async fn a_backend_with_a_source_gets_its_discoverer_and_loses_it() {
     stage.until_condition("node02", "True", "Available").await;
     expect_metric(operator.admin_port, "gimbal_operator_backends", "ready", 1.0).await.unwrap();
 
-    // Another kubeconfig, another authority, and another source make another pod; an edit is taken back.
-    stage.secret("node02-kubeconfig", &json!({"kubeconfig": "two"})).await;
+    // Another kubeconfig and another source make another pod, and another authority does not; an edit is taken back.
+    stage.secret("node02-kubeconfig", &json!({"kubeconfig": "the second kubeconfig"})).await;
     let second = stage.until("it is rolled", (DEPLOYMENTS, NAME), |object| content(object) != content(&first)).await;
     stage.authority().await;
     let another = |object: &Value| !object.is_null() && object["data"]["tls.crt"] != pair["data"]["tls.crt"];
-    stage.until("another pair is signed", (SECRETS, PAIR), another).await;
-    stage.until("it is rolled again", (DEPLOYMENTS, NAME), |object| content(object) != content(&second)).await;
+    let next = stage.until("another pair is signed", (SECRETS, PAIR), another).await;
+    let trusted = make_authority(None, std::time::Duration::from_secs(1 << 25)).unwrap().certificate;
+    let both = format!("{trusted}{}", text(&next, "ca.crt"));
+    stage.secret("gimbal-authority", &json!({"trust.crt": both})).await;
+    let trusts = |object: &Value| object["data"]["ca.crt"] == STANDARD.encode(&both);
+    stage.until("it trusts the writer's authority, too", (SECRETS, PAIR), trusts).await;
     let source = json!({"kubernetes": {"namespaces": ["team-*"]}});
     stage.patch(BACKENDS, "node02", &json!({"spec": {"source": source}})).await;
     let has = |object: &Value| object.to_string().contains("--namespaces=team-*");
-    stage.until("it has the flag", (DEPLOYMENTS, NAME), has).await;
+    let flagged = stage.until("it has the flag", (DEPLOYMENTS, NAME), has).await;
+    assert_eq!(content(&flagged), content(&second), "the pod reads its certificate again");
     stage.patch(DEPLOYMENTS, NAME, &json!({"spec": {"replicas": 0}})).await;
     stage.until("it has a pod again", (DEPLOYMENTS, NAME), |object| object["spec"]["replicas"] == 1).await;
 
@@ -222,7 +230,15 @@ async fn a_backend_with_a_source_gets_its_discoverer_and_loses_it() {
     stage.cluster.admin().delete(&format!("{BACKENDS}/node02")).await.unwrap();
     stage.until_gone().await;
     let log = operator.process.log();
-    assert!(!log.contains("PRIVATE KEY") && !log.contains("panicked"), "{log}");
+    let authority = stage.get(SECRETS, "gimbal-authority").await.unwrap();
+    // Secrets travel in Base64.
+    let encoded = |secret: &Value, key: &str| secret["data"][key].as_str().unwrap()[..40].to_owned();
+    let keys = [encoded(&pair, "tls.key"), encoded(&next, "tls.key"), encoded(&authority, "ca.key")];
+    let kubeconfigs =
+        ["the first kubeconfig", "the second kubeconfig"].map(|text| [text.to_owned(), STANDARD.encode(text)]);
+    for hidden in keys.iter().chain(kubeconfigs.as_flattened()).map(String::as_str).chain(["PRIVATE KEY", "panicked"]) {
+        assert!(!log.contains(hidden), "{hidden}: {log}");
+    }
     stage.writes(0).await;
 }
 
@@ -245,9 +261,13 @@ async fn an_object_of_somebody_else_is_left_alone() {
     assert_eq!(stage.get(ACCOUNTS, NAME).await.unwrap(), made);
 
     // No Backend gets another identity than its own, whatever else is wrong.
-    stage.backend("thief", &kubernetes()).await;
-    stage.patch(BACKENDS, "thief", &json!({"spec": {"identity": "spiffe://gimbal.example/admin"}})).await;
+    stage.secret("thief-kubeconfig", &json!({"kubeconfig": "one"})).await;
+    let source = json!({"kubernetes": {"kubeconfigSecret": {"name": "thief-kubeconfig"}}});
+    stage.backend_as("thief", "spiffe://gimbal.example/admin", &source).await;
     stage.until_condition("thief", "False", "IdentityRefused").await;
+    for (collection, name) in [(SECRETS, "thief-tls"), (DEPLOYMENTS, "thief"), (ACCOUNTS, "thief")] {
+        assert_eq!(stage.get(collection, &format!("gimbal-kubernetes-discoverer-{name}")).await, None);
+    }
 
     admin.delete(&format!("{ACCOUNTS}/{NAME}")).await.unwrap();
     stage.until_condition("node02", "False", "NotAvailable").await;
@@ -276,4 +296,56 @@ async fn a_restart_with_nothing_changed_writes_nothing() {
     expect_metric(operator.admin_port, "gimbal_operator_leading", "", 1.0).await.unwrap();
     expect_metric(operator.admin_port, "gimbal_operator_backends", "ready", 1.0).await.unwrap();
     assert_eq!(stage.writes(mark).await, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_that_may_not_be_deleted_keeps_no_other() {
+    let stage = Stage::start().await;
+    let admin = stage.cluster.admin();
+    for name in ["node02", "node03"] {
+        stage.secret(&format!("{name}-kubeconfig"), &json!({"kubeconfig": "one"})).await;
+        let source = json!({"kubernetes": {"kubeconfigSecret": {"name": format!("{name}-kubeconfig")}}});
+        stage.backend(name, &source).await;
+    }
+    let _operator = stage.operator();
+    for name in ["node02", "node03"] {
+        stage.until_condition(name, "False", "NotAvailable").await;
+    }
+    let api = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies";
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "stays"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": ["apps"], "apiVersions": ["v1"], "operations": ["DELETE"], "resources": ["deployments"],
+            }]},
+            "failurePolicy": "Fail", "validations": [{"expression": format!("oldObject.metadata.name != '{NAME}'")}],
+        },
+    });
+    admin.post(api, &policy).await.unwrap();
+    let binding = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "stays"}, "spec": {"policyName": "stays", "validationActions": ["Deny"]},
+    });
+    let bindings = api.replace("policies", "policybindings");
+    admin.post(&bindings, &binding).await.unwrap();
+    eventually("the admission policy is in force", SOON, async || {
+        let answer = admin.delete(&format!("{DEPLOYMENTS}/{NAME}?dryRun=All")).await;
+        anyhow::ensure!(answer.is_err(), "it may be deleted");
+        Ok::<_, anyhow::Error>(())
+    })
+    .await
+    .unwrap();
+    for name in ["node02", "node03"] {
+        stage.patch(BACKENDS, name, &json!({"spec": {"source": null}})).await;
+    }
+    let third = NAME.replace("node02", "node03");
+    for place in
+        [(DEPLOYMENTS, third.as_str()), (SECRETS, PAIR), (POLICIES, NAME), (ACCOUNTS, NAME), (ACCOUNTS, &third)]
+    {
+        stage.until(&format!("{place:?} is gone"), place, Value::is_null).await;
+    }
+    assert!(stage.get(DEPLOYMENTS, NAME).await.is_some());
+    admin.delete(&format!("{bindings}/stays")).await.unwrap();
+    stage.until_gone().await;
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gimbal_operator_core::{
     AuthorityState, CredentialsState, Deployment, DeploymentStatus, DiscovererFacts, ManagedKind, MarkedObject,
-    NextSteps, ObjectId, PairState, SourceProblem, Step, WantedDiscoverer, WantedObject, decide, is_ours, left_over,
+    NextSteps, ObjectId, PairState, SecretData, SourceProblem, Step, WantedDiscoverer, WantedObject, decide,
+    discoverers, is_ours, left_over, pair_object,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +28,7 @@ impl World {
             deployment: None,
             credentials: there("one"),
             authority: AuthorityState::Usable,
-            pair: PairState::Good("pair".into()),
+            pair: PairState::Good,
             taken: BTreeSet::new(),
             accepted: BTreeMap::new(),
         }
@@ -53,7 +54,7 @@ impl World {
     }
 
     /// Carries out writes, as an API server would.
-    fn carry_out(&mut self, steps: Vec<Step>) {
+    fn carry_out(&mut self, discoverer: &WantedDiscoverer, steps: Vec<Step>) {
         for step in steps {
             match step {
                 Step::Create(wanted) | Step::Apply(wanted) => {
@@ -69,11 +70,33 @@ impl World {
                     assert!(is_ours(&observed.metadata));
                     self.observed.insert(id, observed);
                 }
-                Step::Sign(_) => self.pair = PairState::Good("pair".into()),
+                Step::Sign(_) => {
+                    self.pair = PairState::Good;
+                    self.observed.insert(pair_of(discoverer), pair(discoverer));
+                }
                 Step::Delete(id, _) => drop(self.observed.remove(&id)),
             }
         }
     }
+}
+
+fn pair_of(discoverer: &WantedDiscoverer) -> ObjectId {
+    ObjectId { kind: ManagedKind::Secret, name: format!("{}-tls", discoverer.object_name()) }
+}
+
+fn pair(discoverer: &WantedDiscoverer) -> MarkedObject {
+    MarkedObject::mark(&pair_object(discoverer, &settings(), "", SecretData::default()).metadata)
+}
+
+/// A discoverer that runs.
+fn running() -> (World, WantedDiscoverer) {
+    let (mut world, discoverer) = (World::new(), node02());
+    world.pair = PairState::ToBeSigned;
+    for _ in 0..2 {
+        world.carry_out(&discoverer, world.decide(&discoverer).steps);
+    }
+    assert_eq!(world.observed.len(), 4);
+    (world, discoverer)
 }
 
 fn there(digest: &str) -> CredentialsState {
@@ -105,10 +128,10 @@ fn from_nothing_to_a_pod_and_then_nothing_is_written() {
         ("create", ManagedKind::NetworkPolicy),
     ];
     assert_eq!(kinds(&first), expected, "no pod before its pair");
-    world.carry_out(first);
+    world.carry_out(&discoverer, first);
     let second = world.decide(&discoverer).steps;
     assert_eq!(kinds(&second), [("create", ManagedKind::Deployment)]);
-    world.carry_out(second);
+    world.carry_out(&discoverer, second);
     assert_eq!(world.reason(&discoverer), "NotAvailable");
     let status = DeploymentStatus { observed_generation: 1, updated_replicas: 1, available_replicas: 1 };
     world.deployment.as_mut().unwrap().status = status;
@@ -116,20 +139,18 @@ fn from_nothing_to_a_pod_and_then_nothing_is_written() {
 }
 
 #[test]
-fn other_credentials_another_pair_and_an_edit_change_the_deployment_alone() {
-    let (mut world, discoverer) = (World::new(), node02());
-    world.carry_out(world.decide(&discoverer).steps);
+fn other_credentials_and_an_edit_change_the_deployment_alone() {
+    let (mut world, discoverer) = running();
     let id = ObjectId { kind: ManagedKind::Deployment, name: discoverer.object_name() };
-    let changes: [fn(&mut World, &ObjectId); 3] = [
+    let changes: [fn(&mut World, &ObjectId); 2] = [
         |world, _| world.credentials = there("two"),
-        |world, _| world.pair = PairState::Good("next".into()),
         |world, id| world.observed.get_mut(id).unwrap().body["spec"]["replicas"] = json!(0),
     ];
     for change in changes {
         change(&mut world, &id);
         let steps = world.decide(&discoverer).steps;
         assert_eq!(kinds(&steps), [("apply", ManagedKind::Deployment)]);
-        world.carry_out(steps);
+        world.carry_out(&discoverer, steps);
         assert_eq!(world.reason(&discoverer), "NotAvailable");
     }
     // What the API server makes of it, for instance by a webhook, is taken as it is, until either side changes.
@@ -142,39 +163,85 @@ fn other_credentials_another_pair_and_an_edit_change_the_deployment_alone() {
     assert_eq!(kinds(&world.decide(&discoverer).steps), [("apply", ManagedKind::Deployment)]);
 }
 
+/// Programs read their files again, and an authority that is replaced is that of all discoverers at once.
 #[test]
-fn what_is_missing_or_somebody_elses_is_told_and_what_runs_goes_on() {
-    let (mut world, discoverer) = (World::new(), node02());
-    world.carry_out(world.decide(&discoverer).steps);
-    for (credentials, reason) in [
-        (CredentialsState::Missing, "SecretMissing"),
-        (CredentialsState::There { digest: "x".into(), keys: BTreeSet::new() }, "SecretUnusable"),
-        (CredentialsState::Unknown, ""),
-    ] {
-        world.credentials = credentials;
-        assert_eq!(world.reason(&discoverer), reason);
+fn another_pair_makes_no_other_pod() {
+    let (mut world, discoverer) = running();
+    world.pair = PairState::ToBeSigned;
+    let steps = world.decide(&discoverer).steps;
+    assert_eq!(kinds(&steps), [("sign", ManagedKind::Secret)]);
+    world.carry_out(&discoverer, steps);
+    assert_eq!(world.reason(&discoverer), "NotAvailable");
+}
+
+#[test]
+fn what_is_missing_is_told_and_what_runs_goes_on_with_a_certificate() {
+    let (mut world, discoverer) = running();
+    for due in [false, true] {
+        world.pair = if due { PairState::ToBeSigned } else { PairState::Good };
+        for (credentials, reason) in [
+            (CredentialsState::Missing, "SecretMissing"),
+            (CredentialsState::There { digest: "x".into(), keys: BTreeSet::new() }, "SecretUnusable"),
+            (CredentialsState::Unknown, ""),
+        ] {
+            world.credentials = credentials;
+            let NextSteps { steps, stated } = world.decide(&discoverer);
+            assert_eq!(stated.map_or("", |stated| stated.reason), reason);
+            assert_eq!(kinds(&steps), [("sign", ManagedKind::Secret)][..usize::from(due)], "{reason}");
+        }
     }
     world.credentials = there("two");
     world.authority = AuthorityState::Unusable("it has ended".into());
     assert_eq!(world.reason(&discoverer), "AuthorityUnusable");
-    world.authority = AuthorityState::Usable;
-    let id = ObjectId { kind: ManagedKind::ServiceAccount, name: discoverer.object_name() };
-    world.taken.insert(id.clone());
-    assert_eq!(kinds(&world.decide(&discoverer).steps).len(), 1, "it is ours by now");
-    world.observed.remove(&id);
+    let world = World { pair: PairState::ToBeSigned, credentials: CredentialsState::Missing, ..World::new() };
+    assert_eq!(world.reason(&discoverer), "SecretMissing", "without a pod, nothing is signed");
+}
+
+/// As when somebody takes the label off an account.
+#[test]
+fn what_is_somebody_elses_keeps_a_new_pod_and_no_certificate() {
+    let (mut world, discoverer) = running();
+    let id = |kind| ObjectId { kind, name: discoverer.object_name() };
+    let account = id(ManagedKind::ServiceAccount);
+    world.taken.insert(account.clone());
+    world.credentials = there("two");
+    assert_eq!(kinds(&world.decide(&discoverer).steps), [("apply", ManagedKind::Deployment)], "it is ours by now");
+    world.observed.remove(&account);
+    world.pair = PairState::ToBeSigned;
+    let NextSteps { steps, stated } = world.decide(&discoverer);
+    assert_eq!(kinds(&steps), [("sign", ManagedKind::Secret)]);
+    let stated = stated.unwrap();
+    assert_eq!(stated.reason, "NameTaken");
+    assert!(stated.message.ends_with("the pod that there is goes on"), "{}", stated.message);
+    world.carry_out(&discoverer, steps);
+    let steps = world.decide(&discoverer).steps;
+    assert_eq!(kinds(&steps), [("apply", ManagedKind::Deployment)]);
+    world.carry_out(&discoverer, steps);
     assert_eq!(world.reason(&discoverer), "NameTaken");
+    // The pair, too, unless somebody else has its name.
+    world.observed.remove(&pair_of(&discoverer));
+    world.pair = PairState::ToBeSigned;
+    assert_eq!(kinds(&world.decide(&discoverer).steps), [("sign", ManagedKind::Secret)]);
+    world.taken.insert(pair_of(&discoverer));
+    assert_eq!(world.reason(&discoverer), "NameTaken");
+    let mut world = World { taken: BTreeSet::from([account]), pair: PairState::ToBeSigned, ..World::new() };
+    assert_eq!(kinds(&world.decide(&discoverer).steps), [("create", ManagedKind::NetworkPolicy)]);
+    world.pair = PairState::Good;
+    assert_eq!(kinds(&world.decide(&discoverer).steps), [("create", ManagedKind::NetworkPolicy)], "no pod");
+    let said = world.decide(&discoverer).stated.unwrap().message;
+    assert!(said.ends_with("no pod is made"), "{said}");
 }
 
 #[test]
 fn objects_go_with_their_backend_the_pod_first() {
-    let (mut world, discoverer) = (World::new(), node02());
-    world.carry_out(world.decide(&discoverer).steps);
+    let (mut world, discoverer) = running();
     let with = |backend| BTreeMap::from([(discoverer.uid.clone(), backend)]);
     let left = |world: &World, backends| kinds(&left_over(&world.observed, &backends, &settings()));
     assert!(left(&world, with(Some(discoverer.clone()))).is_empty());
     assert!(left(&world, with(None)).is_empty(), "one that cannot be used keeps what it has");
     let expected =
-        [ManagedKind::Deployment, ManagedKind::NetworkPolicy, ManagedKind::ServiceAccount].map(|kind| ("delete", kind));
+        [ManagedKind::Deployment, ManagedKind::Secret, ManagedKind::NetworkPolicy, ManagedKind::ServiceAccount]
+            .map(|kind| ("delete", kind));
     assert_eq!(left(&world, BTreeMap::new()), expected);
     // Another kind of source has other objects.
     let cloud = json!({"openstack": {"credentialsSecret": {"name": "osp1"}}});
@@ -182,9 +249,42 @@ fn objects_go_with_their_backend_the_pod_first() {
     assert_eq!(left(&world, with(Some(other))), expected);
     // A Backend that was made anew under the same name has another UID.
     let anew = WantedDiscoverer { uid: "another".into(), ..discoverer };
-    assert!(world.decide(&anew).steps.is_empty());
-    world.carry_out(left_over(&world.observed, &BTreeMap::from([(anew.uid.clone(), Some(anew.clone()))]), &settings()));
+    for pair in [PairState::Good, PairState::ToBeSigned] {
+        world.pair = pair;
+        assert!(world.decide(&anew).steps.is_empty());
+    }
+    let backends = BTreeMap::from([(anew.uid.clone(), Some(anew.clone()))]);
+    world.carry_out(&anew, left_over(&world.observed, &backends, &settings()));
     assert_eq!(kinds(&world.decide(&anew).steps).len(), 3);
+}
+
+#[test]
+fn what_is_another_backends_is_refused() {
+    let secret = |name: &str| json!({"kubernetes": {"kubeconfigSecret": {"name": name}}});
+    let made = |name: &str, source: &Value, at: &str| {
+        let mut backend = backend(name, source);
+        backend.metadata.creation_timestamp = Some(at.into());
+        backend
+    };
+    let own = BTreeSet::from(["gimbal-kubernetes-discoverer-a-tls".to_owned()]);
+    let refused = |backends: &[_]| -> Vec<(String, SourceProblem)> {
+        let all = discoverers(backends, &own, &settings());
+        all.into_iter().filter_map(|(uid, one)| Some((uid, one.err()?))).collect()
+    };
+    let (a, b) = (made("a", &secret("a"), "2026-01-02"), made("b", &secret("b"), "2026-01-01"));
+    assert_eq!(refused(&[a.clone(), b.clone()]), []);
+    // One that is run by hand has an identity, too.
+    let mut by_hand = made("c", &Value::Null, "2026-01-03");
+    by_hand.spec["identity"] = json!("SPIFFE://gimbal.example/backend/A");
+    let all = refused(&[a.clone(), b.clone(), by_hand]);
+    assert!(matches!(all.as_slice(), [(uid, SourceProblem::Identity(_))] if uid == "uid-of-a"), "{all:?}");
+    for (source, is) in
+        [(secret("a"), "Secret a is that of backend a"), (secret("gimbal-kubernetes-discoverer-a-tls"), "certificate")]
+    {
+        let all = refused(&[made("late", &source, "2026-01-03"), a.clone(), b.clone()]);
+        let [(uid, SourceProblem::Invalid(why))] = all.as_slice() else { panic!("{all:?}") };
+        assert!(uid == "uid-of-late" && why.contains(is), "{why}");
+    }
 }
 
 #[test]
@@ -214,7 +314,7 @@ fn no_identity_but_that_of_the_name_is_signed_and_the_authority_is_no_source() {
 #[test]
 fn a_label_alone_makes_no_object_ours() {
     let mut metadata = World::new();
-    metadata.carry_out(metadata.decide(&node02()).steps);
+    metadata.carry_out(&node02(), metadata.decide(&node02()).steps);
     let mut object = metadata.observed.into_values().next().unwrap().metadata;
     assert!(is_ours(&object));
     object.owner_references[0].kind = "Deployment".into();

@@ -63,9 +63,9 @@ fn essence(deployment: &Value) -> Value {
     for field in ["serviceAccountName", "automountServiceAccountToken"] {
         pod[field] = Value::Null;
     }
-    pod["volumes"] = pod["volumes"].as_array().unwrap().last().unwrap()["name"].clone();
+    pod["volumes"] = Value::Null;
     let container = &mut pod["containers"][0];
-    container["volumeMounts"] = container["volumeMounts"].as_array().unwrap().last().unwrap().clone();
+    container["volumeMounts"] = Value::Null;
     container["args"] = Value::Null;
     spec
 }
@@ -74,19 +74,62 @@ fn args(deployment: &Value) -> Vec<String> {
     serde_json::from_value(deployment["spec"]["template"]["spec"]["containers"][0]["args"].clone()).unwrap()
 }
 
+/// Returns the volumes, and where they are mounted. The Secret with the pair is called after the discoverer.
+fn mounts(deployment: &Value) -> Vec<Value> {
+    let pod = &deployment["spec"]["template"]["spec"];
+    let mut all = [&pod["volumes"], &pod["containers"][0]["volumeMounts"]].map(|list| list.as_array().unwrap().clone());
+    let pair = all[0].iter_mut().find(|volume| volume["name"] == "tls").unwrap();
+    assert!(pair["secret"]["secretName"].as_str().unwrap().ends_with("-tls"));
+    pair["secret"]["secretName"] = Value::Null;
+    all.concat()
+}
+
+/// Returns those of the first that the second has not.
+fn without<T: PartialEq>(all: Vec<T>, others: &[T]) -> Vec<T> {
+    all.into_iter().filter(|one| !others.contains(one)).collect()
+}
+
+/// Flags that the chart of the OpenStack discoverer gives with the program's own defaults (as tests/deploy checks), and the
+/// operator does not.
+const DEFAULTS: [&str; 8] = [
+    "--poll-timeout=10m",
+    "--sweep=5m",
+    "--projects-interval=5m",
+    "--concurrency=16",
+    "--list-timeout=60s",
+    "--call-timeout=30s",
+    "--project-hold=10m",
+    "--second-look=5m",
+];
+
 #[test]
 fn a_pod_is_that_of_its_chart() {
     let cloud = json!({"openstack": {"credentialsSecret": {"name": "openstack-osp1"}, "pollInterval": "30s"}});
-    for (program, name, source, own) in [
-        ("kubernetes-discoverer", "node02", kubernetes(), vec!["--kubeconfig=/kubeconfig/kubeconfig"]),
-        ("openstack-discoverer", "osp1", cloud, vec![]),
+    // A chart runs the discoverer in its source, where it needs no kubeconfig.
+    let kubeconfig = vec![
+        json!({"name": "kubeconfig", "secret": {"secretName": "node02-kubeconfig"}}),
+        json!({"name": "kubeconfig", "mountPath": "/kubeconfig", "readOnly": true}),
+    ];
+    for (program, name, source, own, defaults, own_mounts) in [
+        (
+            "kubernetes-discoverer",
+            "node02",
+            kubernetes(),
+            &["--kubeconfig=/kubeconfig/kubeconfig"][..],
+            &[][..],
+            kubeconfig,
+        ),
+        ("openstack-discoverer", "osp1", cloud, &[][..], &DEFAULTS[..], vec![]),
     ] {
         let (account, policy, deployment) = of_operator(name, &source);
         let chart = of_manifest(program, "Deployment");
         assert_eq!(essence(&deployment), essence(&chart), "{program}");
-        let rendered = args(&chart);
-        let others: Vec<_> = args(&deployment).into_iter().filter(|arg| !rendered.contains(arg)).collect();
-        assert_eq!(others, own, "{program}");
+        let (rendered, made) = (args(&chart), args(&deployment));
+        assert_eq!(without(made.clone(), &rendered), own, "{program}");
+        assert_eq!(without(rendered, &made), defaults, "{program}");
+        let (of_chart, of_operator) = (mounts(&chart), mounts(&deployment));
+        assert_eq!(without(of_operator.clone(), &of_chart), own_mounts, "{program}");
+        assert!(without(of_chart, &of_operator).is_empty(), "{program}");
         let account_of_chart = of_manifest(program, "ServiceAccount");
         assert_eq!(account["automountServiceAccountToken"], account_of_chart["automountServiceAccountToken"]);
         let mut of_chart = of_manifest(program, "NetworkPolicy")["spec"].clone();

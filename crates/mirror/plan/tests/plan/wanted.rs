@@ -306,6 +306,9 @@ fn application_protocols_are_renamed_or_dropped_on_everything() {
             expected.iter().map(|(name, app)| ((*name).to_owned(), app.map(str::to_owned))).collect();
         assert_eq!(written, expected);
     }
+    let told: Vec<_> = map.changed_ports(&service.header.ports).unwrap().into_iter().map(|p| p.app_protocol).collect();
+    assert_eq!(told, [Some("kubernetes.io/h2c".into()), None, Some("https".into())]);
+    assert_eq!(map.changed_ports(&service.header.ports[2..]), None, "no value of it is changed");
     let policy = (Strip::default(), Keep::default(), AddressRules::default());
     let rules =
         Rules { strip: &policy.0, keep: &policy.1, app_protocols: &map, addresses: &policy.2, api: EndpointsApi::Both };

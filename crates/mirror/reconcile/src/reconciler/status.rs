@@ -34,6 +34,8 @@ pub struct ServiceStatus {
     pub reject: Option<Reject>,
     /// Its content as the agent sent it last; `None` if only the Gimbal cluster knows of it.
     pub service: Option<std::sync::Arc<gimbal_model::Service>>,
+    /// Its ports as they are written, where the policy changes them; else empty.
+    pub written_ports: Vec<gimbal_model::ServicePort>,
     /// The digest of that content.
     pub digest: Option<Digest>,
     /// The number of its endpoints in the Gimbal cluster; `None` if it is not published.
@@ -80,7 +82,11 @@ impl Reconciler {
         };
         let observed_endpoints = entry.filter(|_| is_named).map(|entry| entry.observed().endpoint_count());
         let digest = backend.end().digest(&claim.key);
-        Some(ServiceStatus { claim: claim.clone(), target, state, reject, service, digest, observed_endpoints })
+        let protocols = &backend.policy().app_protocols;
+        let ports = service.as_ref().map_or(&[][..], |service| service.header.ports.as_slice());
+        let written_ports = protocols.changed_ports(ports).unwrap_or_default();
+        let claim = claim.clone();
+        Some(ServiceStatus { claim, target, state, reject, service, written_ports, digest, observed_endpoints })
     }
 
     /// Returns the keys of a backend's source Services in a namespace (empty: in all), in order: at most `most` of

@@ -1,7 +1,6 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::adopt::ready::in_slice;
 
 /// Returns the Service and the Endpoints that the original makes, since 2020.
 fn made(name: &str, addresses: &[&str]) -> (Value, Value) {
@@ -21,10 +20,12 @@ fn found(service: &Value, endpoints: &Value, published: &[&str]) -> FoundObjects
     let each: Vec<Value> =
         published.iter().map(|ip| json!({"addresses": [ip], "conditions": {"ready": true}})).collect();
     let slice = json!({"endpoints": each, "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]});
+    let mut its = PublishedEndpoints::default();
+    its.add(&serde_json::from_value(slice).unwrap());
     FoundObjects {
         services: vec![serde_json::from_value(service.clone()).unwrap()],
         endpoints: vec![serde_json::from_value(endpoints.clone()).unwrap()],
-        published: [(web(), in_slice(&serde_json::from_value(slice).unwrap()))].into(),
+        published: [(web(), its)].into(),
     }
 }
 
@@ -37,12 +38,28 @@ fn offers(offer: AdoptionOffer) -> AdoptionOffers {
 }
 
 fn offer() -> AdoptionOffer {
-    AdoptionOffer { name: "web".to_owned(), refused: None, synced: false }
+    AdoptionOffer {
+        namespace: "team1".to_owned(),
+        name: "web".to_owned(),
+        refused: None,
+        synced: false,
+        unknown: None,
+        ports: ports(&json!([{"name": "http", "port": 80}])),
+    }
+}
+
+fn ports(ports: &Value) -> Ports {
+    there(&serde_json::from_value::<Vec<gimbal_kubernetes_objects::ServicePort>>(ports.clone()).unwrap())
+}
+
+/// The verdict that nothing else changes.
+fn take() -> Verdict {
+    Verdict::Take(Taking { source: "team1/web".to_owned(), changes: BTreeSet::new() })
 }
 
 /// Returns the verdicts about the Service and about the Endpoints.
 fn verdicts(found: &FoundObjects, offers: &AdoptionOffers) -> Vec<(&'static str, Verdict)> {
-    decide(found, offers, false).into_iter().map(|one| (one.kind.kind, one.verdict)).collect()
+    decide(found, offers, Consent::default()).into_iter().map(|one| (one.kind.kind, one.verdict)).collect()
 }
 
 fn with(object: &Value, path: &str, value: Value) -> Value {
@@ -59,10 +76,10 @@ fn the_service_is_first_and_its_endpoints_wait_for_the_slices() {
     let (service, endpoints) = made("web", &["10.0.0.1", "10.0.0.2"]);
     let waits = |why: &str| ("Endpoints", Verdict::Wait(why.to_owned()));
     let first = verdicts(&found(&service, &endpoints, &[]), &offers(offer()));
-    assert_eq!(first, [("Service", Verdict::Take), waits("its Service is first")]);
+    assert_eq!(first, [("Service", take()), waits("its Service is first")]);
     // Even with all slices, the Service is first: without one of its own the writer does not repair them.
     let first = verdicts(&found(&service, &endpoints, &["10.0.0.1", "10.0.0.2"]), &offers(offer()));
-    assert_eq!(first, [("Service", Verdict::Take), waits("its Service is first")]);
+    assert_eq!(first, [("Service", take()), waits("its Service is first")]);
 
     let mut service = service;
     service["metadata"]["labels"][MARK] = json!("gimbal-writer");
@@ -72,7 +89,7 @@ fn the_service_is_first_and_its_endpoints_wait_for_the_slices() {
         assert!(why.starts_with(&format!("{lacking} of its 2 ready endpoints are in no slice")), "{why}");
     }
     let then = verdicts(&found(&service, &endpoints, &["10.0.0.1", "10.0.0.2", "10.0.0.3"]), &offers(offer()));
-    assert_eq!(then, [("Endpoints", Verdict::Take)]);
+    assert_eq!(then, [("Endpoints", take())]);
     let mut endpoints = endpoints;
     endpoints["metadata"]["labels"][MARK] = json!("gimbal-writer");
     assert_eq!(verdicts(&found(&service, &endpoints, &[]), &offers(offer())), [], "what is the writer's is not named");
@@ -81,14 +98,21 @@ fn the_service_is_first_and_its_endpoints_wait_for_the_slices() {
 #[test]
 fn labels_of_every_version_of_the_original_are_known() {
     let (service, endpoints) = made("web", &[]);
-    let old = |object: &Value| {
-        let mut object = object.clone();
-        object["metadata"]["labels"] =
-            json!({"gimbal.heptio.com/backend": "node02", "gimbal.heptio.com/service": "web"});
-        object
-    };
-    let then = verdicts(&found(&old(&service), &old(&endpoints), &[]), &offers(offer()));
-    assert_eq!(then[0], ("Service", Verdict::Take));
+    let (names, services) = (selectors(&"node02".parse().unwrap()), SERVICE_LABELS);
+    assert_eq!(
+        names,
+        [
+            "gimbal.projectcontour.io/backend=node02",
+            "gimbal.heptio.com/backend=node02",
+            "gimbal.heptio.com/cluster=node02"
+        ]
+    );
+    for (selector, named) in names.iter().zip([services[0], services[1], services[1]]) {
+        let (label, backend) = selector.split_once('=').unwrap();
+        let labelled = with(&service, "/metadata/labels", json!({label: backend, named: "web"}));
+        let then = verdicts(&found(&labelled, &endpoints, &[]), &offers(offer()));
+        assert_eq!(then[0], ("Service", take()), "{selector}");
+    }
 }
 
 #[test]
@@ -133,20 +157,114 @@ fn endpoints_alone_or_of_someone_else_are_left() {
     }
 }
 
+fn marked(service: &Value) -> Value {
+    let mut service = service.clone();
+    service["metadata"]["labels"][MARK] = json!("gimbal-writer");
+    service
+}
+
+const DROPPING: Consent = Consent { drop_gone: true, change_app_protocol: false };
+
 /// Only what is known to be published as the source has it shows that an endpoint is gone there.
 #[test]
 fn endpoints_that_the_source_no_longer_has_go_only_by_order() {
-    let (mut service, endpoints) = made("web", &["10.0.0.1", "10.0.0.2"]);
-    service["metadata"]["labels"][MARK] = json!("gimbal-writer");
-    let found = found(&service, &endpoints, &["10.0.0.1"]);
+    let (service, endpoints) = made("web", &["10.0.0.1", "10.0.0.2"]);
+    let found = found(&marked(&service), &endpoints, &["10.0.0.1"]);
     let synced = AdoptionOffer { synced: true, ..offer() };
-    for (offer, drop_gone, takes) in
-        [(offer(), false, false), (offer(), true, false), (synced.clone(), false, false), (synced, true, true)]
-    {
-        let then = decide(&found, &offers(offer.clone()), drop_gone);
-        assert_eq!(then[0].verdict == Verdict::Take, takes, "{offer:?} {drop_gone}: {then:?}");
-        if let Verdict::Wait(why) = &then[0].verdict {
-            assert_eq!(why.contains("--drop-gone"), offer.synced, "{why}");
+    for (offer, consent, takes) in [
+        (offer(), Consent::default(), false),
+        (offer(), DROPPING, false),
+        (synced.clone(), Consent::default(), false),
+        (synced, DROPPING, true),
+    ] {
+        let then = decide(&found, &offers(offer.clone()), consent);
+        match &then[0].verdict {
+            Verdict::Take(taking) => {
+                assert!(takes, "{offer:?} {consent:?}");
+                let goes = "10.0.0.2 80/TCP (http) goes: it is in no slice of the writer";
+                assert_eq!(taking.changes.iter().collect::<Vec<_>>(), [goes]);
+            }
+            Verdict::Wait(why) => {
+                assert!(!takes && why.contains("--drop-gone") == offer.synced, "{why}");
+            }
+            Verdict::Leave(why) => panic!("{why}"),
         }
     }
+}
+
+/// Else what an agent knew before it was killed would decide which endpoints end.
+#[test]
+fn endpoints_wait_while_the_writer_does_not_know_the_source() {
+    let (service, endpoints) = made("web", &["10.0.0.1", "10.0.0.2"]);
+    let unknown = Some("no agent".to_owned());
+    let blind = AdoptionOffer { synced: true, unknown, ..offer() };
+    for published in [&["10.0.0.1"][..], &["10.0.0.1", "10.0.0.2"]] {
+        let found = found(&marked(&service), &endpoints, published);
+        for (consent, offer, expected) in [
+            (Consent::default(), &blind, "the writer does not know the source now: no agent"),
+            (DROPPING, &blind, "the writer does not know the source now: no agent"),
+            (DROPPING, &AdoptionOffer { unknown: None, ..blind.clone() }, ""),
+        ] {
+            let then = decide(&found, &offers(offer.clone()), consent);
+            match &then[0].verdict {
+                Verdict::Wait(why) => assert_eq!(why, expected),
+                other => assert!(matches!(other, Verdict::Take(_)) && expected.is_empty(), "{other:?}"),
+            }
+        }
+        let then = decide(&found, &AdoptionOffers::new(), DROPPING);
+        assert!(matches!(then[0].verdict, Verdict::Wait(_)), "{then:?}");
+    }
+}
+
+#[test]
+fn each_way_in_which_endpoints_are_lacking_is_told() {
+    let (service, endpoints) = made("web", &["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"]);
+    let mut found = found(&marked(&service), &endpoints, &["10.0.0.1"]);
+    for (address, name, ready) in [("10.0.0.2", "http", false), ("10.0.0.3", "web", true)] {
+        let endpoint = json!({"addresses": [address], "conditions": {"ready": ready}});
+        let slice = json!({"endpoints": [endpoint], "ports": [{"name": name, "port": 80}]});
+        found.published.entry(web()).or_default().add(&serde_json::from_value(slice).unwrap());
+    }
+    let then = verdicts(&found, &offers(offer()));
+    let why = "1 of its 4 ready endpoints are in no slice of the writer, as 10.0.0.4 80/TCP (http); \
+        1 of its 4 ready endpoints are not ready in the slices of the writer, as 10.0.0.2 80/TCP (http); \
+        1 of its 4 ready endpoints are on a port of another name in the slices of the writer, as 10.0.0.3 80/TCP (http)";
+    assert_eq!(then, [("Endpoints", Verdict::Wait(why.to_owned()))]);
+}
+
+/// In Contour, any `appProtocol` switches off the annotations that the original copied.
+#[test]
+fn another_protocol_of_a_port_needs_consent() {
+    let (service, endpoints) = made("web", &[]);
+    let grpc = AdoptionOffer { ports: ports(&json!([{"name": "http", "port": 80, "appProtocol": "grpc"}])), ..offer() };
+    let renamed = AdoptionOffer { ports: ports(&json!([{"name": "web", "port": 80}])), ..offer() };
+    let agreed = Consent { change_app_protocol: true, ..Consent::default() };
+    let gets = "port 80/TCP gets appProtocol grpc";
+    for (offer, consent, change, takes) in [
+        (&grpc, Consent::default(), gets, false),
+        (&grpc, DROPPING, gets, false),
+        (&grpc, agreed, gets, true),
+        (&renamed, Consent::default(), "port 80/TCP is called \"web\", not \"http\"", true),
+    ] {
+        let then = decide(&found(&service, &endpoints, &[]), &offers(offer.clone()), consent);
+        match &then[0].verdict {
+            Verdict::Take(taking) => {
+                assert!(takes, "{taking:?}");
+                assert_eq!(taking.changes.iter().collect::<Vec<_>>(), [change]);
+            }
+            Verdict::Leave(why) => assert!(!takes && why.starts_with(change), "{why}"),
+            Verdict::Wait(why) => panic!("{why}"),
+        }
+    }
+}
+
+#[test]
+fn of_several_source_services_that_lead_to_a_name_it_is_that_of_its_namespace() {
+    let (service, endpoints) = made("web", &[]);
+    let of = |namespace: &str| AdoptionOffer { namespace: namespace.to_owned(), ..offer() };
+    let all = |namespaces: &[&str]| [(web(), namespaces.iter().map(|one| of(one)).collect())].into();
+    let found = found(&service, &endpoints, &[]);
+    assert_eq!(verdicts(&found, &all(&["a", "team1"]))[0], ("Service", take()));
+    let then = verdicts(&found, &all(&["a", "b"]));
+    assert_eq!(then[0], ("Service", Verdict::Leave("a/web, b/web all lead to this name".to_owned())));
 }

@@ -2,6 +2,7 @@
 //! taken over, and goes back: no consumer sees fewer ready endpoints at any event.
 
 mod original;
+mod refusals;
 mod stage;
 mod witness;
 

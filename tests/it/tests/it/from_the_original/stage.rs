@@ -80,6 +80,11 @@ impl Stage {
         }
     }
 
+    /// Returns the file with the person's credentials for the Gimbal cluster.
+    pub fn kubeconfig(&self) -> &str {
+        &self.kubeconfig
+    }
+
     /// Runs `gimbalctl adopt`.
     pub fn gimbalctl(&self, port: u16, words: &str) -> Printed {
         let kubeconfig = &self.kubeconfig;

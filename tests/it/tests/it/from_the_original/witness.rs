@@ -21,7 +21,8 @@ pub struct Witness {
 /// What a witness has seen.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Services that lacked a ready endpoint that they had at the start, after which event.
+    /// Services that lacked a ready endpoint that they had at the start, in their slices or in Endpoints that are there, after
+    /// which event.
     pub fewer: Vec<String>,
     /// What was deleted: kind and name, for a slice its manager and the Service.
     pub deleted: BTreeSet<String>,
@@ -42,8 +43,10 @@ impl Witness {
         let scope = WatchScope { namespace: Some("team1".to_owned()), ..WatchScope::default() };
         let tasks = vec![
             tokio::spawn(of_slices(watch::<EndpointSlice>(client.clone(), scope.clone()), sliced, last.to_owned())),
-            tokio::spawn(of_others(watch::<Service>(client.clone(), scope.clone()), serviced, last.to_owned())),
-            tokio::spawn(of_others(watch::<Endpoints>(client, scope), packed, last.to_owned())),
+            tokio::spawn(of_others(watch(client.clone(), scope.clone()), serviced, last.to_owned(), |_: &Service| {
+                BTreeSet::new()
+            })),
+            tokio::spawn(of_others(watch(client, scope), packed, last.to_owned(), packed_addresses)),
         ];
         for begun in [slices, services, endpoints] {
             tokio::time::timeout(SOON, begun).await.unwrap().unwrap();
@@ -137,20 +140,39 @@ fn ready<'a>(slices: impl Iterator<Item = &'a EndpointSlice>) -> Ready {
     all
 }
 
+/// Returns the ready addresses of Endpoints, for consumers that read these.
+fn packed_addresses(endpoints: &Endpoints) -> BTreeSet<String> {
+    let all = endpoints.subsets.iter().flat_map(|subset| &subset.addresses);
+    all.map(|address| address.ip.to_string()).collect()
+}
+
 async fn of_others<T: Object>(
     mut events: impl Stream<Item = WatchEvent<T>> + Unpin,
     begun: oneshot::Sender<()>,
     last: String,
+    ready: impl Fn(&T) -> BTreeSet<String>,
 ) -> Seen {
     let (mut seen, mut begun) = (Seen::default(), Some(begun));
+    let mut first = Ready::new();
     while let Some(event) = events.next().await {
         match event {
+            WatchEvent::Listed(page) => {
+                first.extend(page.iter().map(|object| (object.meta().name.to_string(), ready(object))));
+            }
             WatchEvent::ListDone => {
                 if let Some(begun) = begun.take() {
                     begun.send(()).ok();
                 }
             }
             WatchEvent::Applied(object) if *object.meta().name == *last => return seen,
+            WatchEvent::Applied(object) => {
+                let (name, now) = (&object.meta().name, ready(&object));
+                let lacking: Vec<_> =
+                    first.get(&**name).into_iter().flatten().filter(|one| !now.contains(*one)).collect();
+                if !lacking.is_empty() {
+                    seen.fewer.push(format!("{} {name} has {} and not {lacking:?}", T::KIND.kind, now.len()));
+                }
+            }
             WatchEvent::Deleted(object) => {
                 seen.deleted.insert(format!("{} {}", T::KIND.kind, object.meta().name));
             }
