@@ -38,7 +38,7 @@ pub struct Writer {
     is_down: bool,
     /// Names of routes that Octavia refuses.
     pub refused_routes: BTreeSet<String>,
-    /// Names of routes that Octavia has and nobody wants, for what is to come in their place has no room.
+    /// Names of routes that Octavia has and no one wants, for what is to come in their place has no room.
     pub left_routes: BTreeSet<String>,
     numbers: u64,
     /// Numbers that were handed out and not handled.

@@ -176,7 +176,7 @@ impl OrderBook {
             Some(BackendAnswer { annotation, value, result, message, earlier })
         };
         if is_consumed {
-            // Programs that apply files set an annotation to and fro; that is nobody's word for the same once more.
+            // Programs that apply files set an annotation to and fro; no person asks for the same once more by that.
             let why = "this value was followed before: remove the annotation, and set it again once it is gone";
             return answer(AnswerResult::Refused, why.into());
         }

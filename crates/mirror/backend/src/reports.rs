@@ -164,7 +164,7 @@ impl Report {
         if lasting.1.1 != *status || lasting.1.2 != *reason {
             *lasting = (now, stated.clone());
         }
-        // What needs somebody is said at once. That an agent of another source was refused needs nobody while that of the right one
+        // What needs somebody is said at once. That an agent of another source was refused needs no one while that of the right one
         // only dials again.
         let is_urgent = matches!(
             type_,

@@ -16,7 +16,7 @@ use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, Sampler, 
 
 use crate::budget::Budget;
 use crate::reporting::Reporting;
-use crate::waiting::Waiting;
+use crate::waiting::WaitingSpans;
 use crate::{SentChange, SettledChange};
 
 /// How long the last spans may take when the process ends.
@@ -33,7 +33,7 @@ pub(crate) struct Collector {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
     budget: Budget,
-    waiting: Waiting,
+    waiting: WaitingSpans,
 }
 
 impl Collector {
@@ -46,7 +46,7 @@ impl Collector {
             exporter = exporter.with_tls_config(ClientTlsConfig::new().with_enabled_roots().timeout(HANDSHAKE));
         }
         let exporter = exporter.build().map_err(|error| wrong(error.to_string()))?;
-        let waiting = Waiting::new();
+        let waiting = WaitingSpans::new();
         // The last attempt may begin when the time for all of them ends.
         let exporter = Reporting::new(exporter, sending() + HANDSHAKE, waiting.clone());
         let queue = BatchConfigBuilder::default().with_max_queue_size(waiting.most()).build();

@@ -9,7 +9,7 @@ use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 use tokio::runtime::Handle;
 
-use crate::waiting::Waiting;
+use crate::waiting::WaitingSpans;
 
 /// An exporter whose failures are logged, once a minute. The SDK would log each batch, or nothing.
 ///
@@ -19,7 +19,7 @@ use crate::waiting::Waiting;
 pub(crate) struct Reporting<E> {
     to: Arc<E>,
     limit: Duration,
-    waiting: Waiting,
+    waiting: WaitingSpans,
     /// Where the time is measured: the thread that sends is no part of it.
     runtime: Handle,
     lines: Quiet<()>,
@@ -27,7 +27,7 @@ pub(crate) struct Reporting<E> {
 
 impl<E> Reporting<E> {
     /// `limit`: what one batch may take. Has to be called in a runtime.
-    pub(crate) fn new(to: E, limit: Duration, waiting: Waiting) -> Self {
+    pub(crate) fn new(to: E, limit: Duration, waiting: WaitingSpans) -> Self {
         Self { to: Arc::new(to), limit, waiting, runtime: Handle::current(), lines: Quiet::default() }
     }
 }
@@ -60,7 +60,7 @@ impl<E: SpanExporter + 'static> SpanExporter for Reporting<E> {
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        // It is set before the first span is sent, while nobody else has it.
+        // It is set before the first span is sent, while nothing else has it.
         if let Some(to) = Arc::get_mut(&mut self.to) {
             to.set_resource(resource);
         }
@@ -104,7 +104,7 @@ mod tests {
         let log = CapturedLog::default();
         let lines = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _logging = tracing::subscriber::set_default(lines);
-        let exporter = Reporting::new(Away, Duration::from_secs(60), Waiting::new());
+        let exporter = Reporting::new(Away, Duration::from_secs(60), WaitingSpans::new());
         for _ in 0..5 {
             assert!(exporter.export(Vec::new()).await.is_err());
         }
@@ -119,7 +119,7 @@ mod tests {
         let lines = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _logging = tracing::subscriber::set_default(lines);
         let collector = Silent::default();
-        let exporter = Reporting::new(collector.clone(), Duration::from_millis(50), Waiting::new());
+        let exporter = Reporting::new(collector.clone(), Duration::from_millis(50), WaitingSpans::new());
         let given_up = tokio::time::timeout(Duration::from_secs(30), exporter.export(Vec::new())).await;
         assert!(given_up.expect("it does not wait for ever").is_err());
         assert!(log.text().contains("traces are lost"), "{}", log.text());

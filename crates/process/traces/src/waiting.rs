@@ -13,13 +13,13 @@ const OF_A_CHANGE: usize = 3;
 
 /// The spans that wait. Clones count the same ones.
 #[derive(Debug, Clone)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingSpans {
     spans: Arc<AtomicUsize>,
     lines: Arc<Quiet<()>>,
     most: usize,
 }
 
-impl Waiting {
+impl WaitingSpans {
     pub(crate) fn new() -> Self {
         let set = std::env::var("OTEL_BSP_MAX_QUEUE_SIZE").ok().and_then(|most| most.parse().ok());
         Self::of(set.unwrap_or(MOST))
@@ -66,7 +66,7 @@ mod tests {
         let log = CapturedLog::default();
         let lines = tracing_subscriber::fmt().with_writer(log.clone()).finish();
         let _logging = tracing::subscriber::set_default(lines);
-        let waiting = Waiting::of(5);
+        let waiting = WaitingSpans::of(5);
         let sending = waiting.clone();
         (0..2).for_each(|_| waiting.add());
         assert!(waiting.has_room() && log.text().is_empty());

@@ -201,7 +201,7 @@ fn what_a_server_or_a_plug_in_says_is_not_told_to_others() {
         assert_eq!(
             state.public_trouble(),
             Some(reason),
-            "and who reaches the status page sees what the writer is told"
+            "and who reaches the status page sees what is sent to the writer"
         );
     }
 }

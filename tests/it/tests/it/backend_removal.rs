@@ -100,7 +100,7 @@ async fn a_deleted_backend_stays_in_force_until_its_removal_is_approved() {
     let other = uid_of(&scene, "node02").await;
     expect_published(&scene, 3).await;
     expect_finalizer(&scene).await;
-    // Nothing was told of it before its own deletion, or that would be there, too: Events are written in their order.
+    // Nothing was reported of it before its own deletion, or that would be there, too: Events are written in their order.
     scene.gimbal.admin().delete(&format!("{BACKENDS}/node02")).await.unwrap();
     expect_events(&scene, &other, &[awaits]).await;
 }

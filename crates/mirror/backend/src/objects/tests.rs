@@ -201,7 +201,7 @@ fn who_was_refused_an_identity_does_not_get_it_by_a_restart() {
     assert_eq!(in_force(&objects), ["a=x.example"]);
 }
 
-/// An object that was deleted and made anew while nobody watched has nothing of the one before.
+/// An object that was deleted and made anew while no one watched has nothing of the one before.
 #[test]
 fn another_object_of_the_name_has_its_own_spec_or_none() {
     let anew = |spec: Value| {

@@ -271,7 +271,7 @@ fn a_backend_is_removed_by_the_id_that_was_shown_once_its_object_is_deleted() {
     assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
 }
 
-/// An id that nobody was shown orders nothing, however right it is: an exported object has it in its annotations.
+/// An id that was not shown orders nothing, however right it is: an exported object has it in its annotations.
 #[test]
 fn an_id_that_the_object_never_showed_removes_nothing() {
     let mut led = Led::of_a().listed();

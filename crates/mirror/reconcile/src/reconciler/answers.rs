@@ -187,10 +187,6 @@ impl Reconciler {
                 return None;
             }
             WriteFailure::Foreign => {
-                // A claim without objects keeps nothing: the object that has the name may be given to another claim.
-                if target.observed().is_empty() {
-                    target.set_owner(None);
-                }
                 let message = format!("{} {key} exists and is not ours; it is never touched", action.kind().kind);
                 (RejectReason::NameConflict, message, Some(LONGEST_DELAY))
             }

@@ -173,7 +173,7 @@ fn half_removed() -> (World, BackendName, Policy) {
 /// Nothing more goes, and the agent of the backend is let in again.
 fn expect_kept(mut world: World, name: &BackendName) {
     world.settle();
-    assert_eq!(world.writer.inventory(name).services, 2, "nobody says that they are gone");
+    assert_eq!(world.writer.inventory(name).services, 2, "nothing says that they are gone");
     assert_eq!(world.kept[name].decommission, None);
     assert!(world.kept[name].incarnation.is_some(), "the name is still its source's");
     world.silent = None;

@@ -125,7 +125,7 @@ impl Actor {
             for policy in policies {
                 let served = is_served(&policy);
                 let why = if served { None } else { self.obstacle(listener, &policy, l7, now) };
-                // What is closed there serves nobody.
+                // What is closed there serves no client.
                 let is_closed = matches!(&policy.to, RouteTarget::Pool(id) if RoutedPool::is_empty_id(id));
                 for name in policy.names {
                     let of = names.entry(name).or_default();

@@ -187,7 +187,7 @@ impl Actor {
                 Some(pool) => Some(DefaultPool::Pool(&pool.id)),
                 None => match self.way_of_missing(&PlanPart::Port(Some(listener_id)), id, now) {
                     PolicyWay::Soon => Some(DefaultPool::Soon),
-                    // A pool that nobody wants may have the place that the new one needs, and keeps it as long as it is led to.
+                    // A pool that is not wanted may have the place that the new one needs, and keeps it as long as it is led to.
                     _ => target.leads_to_former(balancer, listener).then_some(DefaultPool::Nowhere),
                 },
             },

@@ -84,43 +84,6 @@ async fn a_service_whose_port_would_speak_something_else_is_left_until_a_person_
     assert!(rows(&shown).contains(&"Service team1/node02-web take".to_owned()), "{shown}");
 }
 
-/// Of two backends that claim a name, it is that of the one whose objects the original made.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_object_is_taken_for_the_backend_that_it_was_made_for() {
-    let stage = Stage::start().await;
-    let gimbal = &stage.scene.gimbal;
-    stage.scene.put(&svc("team1", "a-web", &[("http", 80)])).await.unwrap();
-    let labels = json!({"gimbal.projectcontour.io/backend": "node02-a", "gimbal.projectcontour.io/service": "web"});
-    let service = json!({
-        "apiVersion": "v1", "kind": "Service",
-        "metadata": {"namespace": "team1", "name": "node02-a-web", "labels": labels},
-        "spec": {"clusterIP": "None", "ports": [{"name": "http", "port": 80}]},
-    });
-    put(gimbal, &service).await.unwrap();
-    let config = stage.scene.config(&["node02", "node02-a"], "").unwrap();
-    let writer = stage.scene.writer(&config, &[]).await.unwrap();
-    let agent = |backend| stage.scene.discoverer(backend, &stage.scene.source, writer.port, &[]).unwrap();
-    let (_first, _second) = (agent("node02"), agent("node02-a"));
-    let ask = stage.scene.ask(&writer).unwrap();
-    for (backend, source) in [("node02", "a-web"), ("node02-a", "web")] {
-        ask.expect_rejected(backend, "team1", source, "NAME_CONFLICT").await.unwrap();
-    }
-    let adopt = |words: &str| -> Printed {
-        let command = format!("adopt --backend node02-a --kubeconfig {} {words}", stage.kubeconfig());
-        gimbalctl(&stage.scene, writer.port, &command).unwrap()
-    };
-    let shown = adopt("--dry-run").out;
-    let (_, id) = shown.split_once(" --id ").unwrap();
-    let taken = adopt(&format!("--id {}", id.split(' ').next().unwrap()));
-    assert_eq!(taken.code, Some(0), "{taken:?}");
-    ask.expect_synced("node02-a", "team1", "web").await.unwrap();
-    ask.expect_rejected("node02", "team1", "a-web", "NAME_CONFLICT").await.unwrap();
-    let mirror = Mirror::expect_count(gimbal, "team1", "node02-a-web", 3).await.unwrap();
-    let metadata = &mirror.service["metadata"];
-    assert_eq!(metadata["labels"]["gimbal.projectcontour.io/backend"], "node02-a");
-    assert_eq!(metadata["annotations"]["gimbal.projectcontour.io/source"], "team1/web");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_refuses_the_mark_keeps_no_other() {
     let stage = Stage::start().await;

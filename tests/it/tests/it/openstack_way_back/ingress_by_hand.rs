@@ -124,7 +124,7 @@ async fn delete(stage: &WayBack, kind: &str) {
     }
 }
 
-/// The router has its part of what an administrator is told.
+/// The router has its part of what an administrator is shown.
 async fn it_is_explained(stage: &WayBack) {
     let routers = stage.cluster.admin().items(ROUTERS).await.unwrap();
     let [router] = &routers[..] else { panic!("{routers:?}") };
