@@ -246,7 +246,7 @@ impl<P: Payload> AgentEnd<P> {
         while let Some(piece) = snapshot.peek(target) {
             let (key, len) = (piece.key.clone(), piece_len(piece));
             // What was read first is no change, and does not get the age of one.
-            if *aged.get_or_insert(snapshot.is_aged(&key)) != snapshot.is_aged(&key) || !room.take(len, &key) {
+            if *aged.get_or_insert_with(|| snapshot.is_aged(&key)) != snapshot.is_aged(&key) || !room.take(len, &key) {
                 break;
             }
             if let Some((piece, whole)) = snapshot.pop() {

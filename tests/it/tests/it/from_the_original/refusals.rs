@@ -1,7 +1,7 @@
 //! What `gimbalctl adopt` does not take, and says why.
 
 use gimbal_testkit::eventually;
-use gimbal_tests::{Mirror, Printed, SOON, expect_metric, gimbalctl, metric, put, slice_of, svc};
+use gimbal_tests::{Mirror, SOON, expect_metric, metric, slice_of, svc};
 use serde_json::{Value, json};
 
 use super::stage::{MARK, Stage};

@@ -80,11 +80,6 @@ impl Stage {
         }
     }
 
-    /// Returns the file with the person's credentials for the Gimbal cluster.
-    pub fn kubeconfig(&self) -> &str {
-        &self.kubeconfig
-    }
-
     /// Runs `gimbalctl adopt`.
     pub fn gimbalctl(&self, port: u16, words: &str) -> Printed {
         let kubeconfig = &self.kubeconfig;

@@ -39,7 +39,7 @@ fn policies_meet_in_the_requests_that_both_take() {
 #[test]
 fn what_takes_the_same_request_meets() {
     gimbal_property::check(64, &(any_routes(6), any_routes(6)), |(some, others)| {
-        for one in fold(&routing(some.clone()), http()).policies {
+        for one in fold(&routing(some), http()).policies {
             for other in fold(&routing(others.clone()), http()).policies {
                 let takes = |of: &TakenRequests, request| {
                     let routes: Vec<_> = of
