@@ -277,7 +277,8 @@ fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Inst
         Err(NotDecommissioned::OtherFigures { .. }) => {
             let now = shown.map_or_else(|| inventory.id(name), |shown| shown.id.clone());
             Decision::Refuse(format!(
-                "the status does not show this id, or what would go is another by now: {now} is the id of that"
+                "the status does not show this id, or what would go is another by now: {now} is the id of that; remove the annotation \
+                 before it is set again"
             ))
         }
         Err(error @ NotDecommissioned::Unrecorded(_)) => Decision::Refuse(error.to_string()),

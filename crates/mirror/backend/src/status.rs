@@ -295,6 +295,8 @@ impl StatusFacts<'_> {
             ("NoRoom", "Services wait for room in the quota"),
             ("Room", ""),
         ));
+        // In the order in which they are read, or the same conditions would be taken for others and written again.
+        conditions.sort_by_key(|(type_, ..)| *type_);
         conditions
     }
 

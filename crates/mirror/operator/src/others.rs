@@ -15,8 +15,10 @@ pub fn discoverers(
     let of = |backend: &SourcedBackend| {
         let discoverer = backend.discoverer(settings)?;
         let others = || backends.iter().filter(|other| name(other) != name(backend));
-        // A certificate with it would be that of the other one, whose agent runs elsewhere.
-        if let Some(other) = others().find(|other| other.has_identity(&discoverer.identity)) {
+        // A certificate with it would be that of the other one, whose agent runs elsewhere. Whoever makes a Backend later must not stop
+        // the discoverer of another one.
+        let has_it = |other: &&SourcedBackend| age(other) < age(backend) && other.has_identity(&discoverer.identity);
+        if let Some(other) = others().find(has_it) {
             let why = format!("spec.identity is that of backend {}, too: each needs its own", name(other));
             return Err(SourceProblem::Identity(why));
         }
@@ -25,7 +27,6 @@ pub fn discoverers(
             let why = format!("spec.source: Secret {secret} has the certificate of a discoverer");
             return Err(SourceProblem::Invalid(why));
         }
-        // Whoever makes a Backend later must not stop the discoverer of another one.
         let is_earlier = |other: &&SourcedBackend| age(other) < age(backend) && other.secret() == Some(secret);
         if let Some(other) = others().find(is_earlier) {
             let why = format!("spec.source: Secret {secret} is that of backend {}: make one for each", name(other));

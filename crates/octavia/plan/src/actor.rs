@@ -244,6 +244,9 @@ impl Actor {
             // What was wrong with what was there need not be wrong with this.
             self.memory.forget_invalid();
         }
+        if self.seen.balancers.iter().any(|one| seen.balancers.iter().all(|other| other.id != one.id)) {
+            self.memory.forget_ranges();
+        }
         if self.has_address(&seen) && !self.has_address(&self.seen) {
             self.memory.address_found();
         }
@@ -274,6 +277,7 @@ impl Actor {
                 self.memory.looked = false;
             }
             self.seen.balancers.retain(|one| one.id != id);
+            self.memory.forget_ranges();
             return;
         };
         let read = SeenBalancer::read(row);

@@ -288,9 +288,11 @@ impl Actor {
         };
         let sends = |one: &SeenPolicy| {
             let is_sent = one.prefix.as_deref().is_some_and(|to| to.starts_with("https://"));
-            is_sent && one.admin_state_up && self.mark.is_on(&one.tags)
+            let is_ours = self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
+            is_sent && one.admin_state_up && is_ours
         };
-        balancer.listeners.iter().flat_map(|one| &one.policies).any(sends) && !self.memory.blocked(now).any(lacks_room)
+        let others = balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS);
+        others.flat_map(|one| &one.policies).any(sends) && !self.memory.blocked(now).any(lacks_room)
     }
 
     pub(crate) fn part_may_go(&self, id: &str, tags: &[String]) -> bool {

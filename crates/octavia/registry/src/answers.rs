@@ -286,14 +286,14 @@ impl ManagedCluster {
         cell.settled = row.map(row_print);
         let deed = if row.is_some() { Deed::Settled } else { Deed::Vanished };
         cell.journal.note(shared.at(now), deed);
-        let frees = std::mem::take(&mut cell.frees);
-        let frees = if row.is_none() { &WITH_A_BALANCER } else { frees };
-        let comes_back = row.is_none() && is_to_have_one(cell, project);
-        if comes_back {
-            // Who had one has its place first: whoever waits for a quota, or tries by himself, would leave him without.
-            cell.frees = frees;
-        } else {
-            shared.may_have_room(project, frees);
+        if row.is_none() {
+            if is_to_have_one(cell, project) {
+                // Who had one has its place first: whoever waits for a quota, or tries by himself, would leave him without.
+                cell.frees = &WITH_A_BALANCER;
+            } else {
+                cell.frees = &[];
+                shared.may_have_room(project, &WITH_A_BALANCER);
+            }
         }
         self.wake(&owner);
     }
@@ -361,9 +361,10 @@ impl ManagedCluster {
                         ChangeOutcome::Accepted(_) => None,
                     };
                     cell.last_error = words.or_else(|| cell.last_error.take());
-                    if line == Line::Octavia {
-                        // What was refused has made no room.
-                        cell.frees = if may_have_been_done(&outcome) { freed_by(change) } else { &[] };
+                    // What was refused has made no room, and what one has freed stays his until he needs no more of it.
+                    let freed = freed_by(change);
+                    if line == Line::Octavia && !freed.is_empty() && may_have_been_done(&outcome) {
+                        cell.frees = freed;
                     }
                     if let Some(missing) = cell.actor.answered(change, outcome, at) {
                         self.learn(missing, &cell, shared, now);

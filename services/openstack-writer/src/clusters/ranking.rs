@@ -121,12 +121,8 @@ impl ClusterState {
         }
         let mut places: Vec<_> = self.end.entries().map(|(key, entry)| (place(entry, &found), key.clone())).collect();
         self.ranking.ages = places.iter().filter_map(|((age, ..), key)| Some((key.clone(), (*age)?))).collect();
-        // Those without an age come last. A router is served with as many members as there is room for, so it must not take that of
-        // Services, which are refused then: it comes behind those that exist.
-        places.sort_by_cached_key(|((age, rest), key)| {
-            let is_router = key.kind == DesiredKind::L7Router;
-            (!first.contains(key), age.is_none(), is_router, *age, *rest, key.clone())
-        });
+        // Those without an age come last.
+        places.sort_by_cached_key(|((age, rest), key)| (!first.contains(key), age.is_none(), *age, *rest, key.clone()));
         places.into_iter().map(|(_, key)| key).collect()
     }
 }

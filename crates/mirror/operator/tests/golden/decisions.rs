@@ -274,9 +274,13 @@ fn what_is_another_backends_is_refused() {
     let (a, b) = (made("a", &secret("a"), "2026-01-02"), made("b", &secret("b"), "2026-01-01"));
     assert_eq!(refused(&[a.clone(), b.clone()]), []);
     // One that is run by hand has an identity, too.
-    let mut by_hand = made("c", &Value::Null, "2026-01-03");
-    by_hand.spec["identity"] = json!("SPIFFE://gimbal.example/backend/A");
-    let all = refused(&[a.clone(), b.clone(), by_hand]);
+    let by_hand = |at: &str| {
+        let mut by_hand = made("c", &Value::Null, at);
+        by_hand.spec["identity"] = json!("SPIFFE://gimbal.example/backend/A");
+        by_hand
+    };
+    assert_eq!(refused(&[a.clone(), b.clone(), by_hand("2026-01-03")]), [], "whoever comes later stops no other");
+    let all = refused(&[a.clone(), b.clone(), by_hand("2026-01-01")]);
     assert!(matches!(all.as_slice(), [(uid, SourceProblem::Identity(_))] if uid == "uid-of-a"), "{all:?}");
     for (source, is) in
         [(secret("a"), "Secret a is that of backend a"), (secret("gimbal-kubernetes-discoverer-a-tls"), "certificate")]

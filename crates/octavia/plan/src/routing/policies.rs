@@ -57,8 +57,10 @@ pub(crate) enum PolicyWay {
     Open(String),
     /// Soon, and what it would take stays where it is until then.
     Soon,
-    /// When there is room for it, or what fails does so no longer. What its owners have of its host serves until then, and what is
-    /// new and would take its requests waits for it. It stops no other.
+    /// When there is room for it. What its owners have of its host serves until then, and what is new and would take its requests
+    /// waits for it. It stops no other.
+    NoRoom,
+    /// When what fails does so no longer. What its owners have of its host serves until then. It stops no other.
     Later,
     /// Not soon. It stops no other.
     Shut,
@@ -228,7 +230,10 @@ impl PolicyPlan<'_> {
             // It would take what one is to take that comes soon and before it.
             let waits = change.is_some() && awaited.hosts.iter().any(|host| overlap(*host, wish.host()));
             // The same of one that there is no room for yet. What is up already has taken that before, too.
-            let lacks_other = || awaited.without_room.iter().any(|one| one.policy.takes.meet(&wish.policy.takes));
+            // One that fails may do so for long, and others must not wait for that.
+            let lacks_room =
+                |one: &&PolicyWish| one.way != PolicyWay::Later && one.policy.takes.meet(&wish.policy.takes);
+            let lacks_other = || awaited.without_room.iter().any(|one| lacks_room(&one));
             let is_held = change.is_some() && !is_up && lacks_other();
             if let Some(change) = change.filter(|_| !waits && !is_held) {
                 return Ok(change);
@@ -236,7 +241,7 @@ impl PolicyPlan<'_> {
             if waits || wish.way == PolicyWay::Soon {
                 awaited.hosts.insert(wish.host());
             }
-            if is_held || (wish.way == PolicyWay::Later && !is_up) {
+            if is_held || (matches!(wish.way, PolicyWay::NoRoom | PolicyWay::Later) && !is_up) {
                 awaited.without_room.push(wish);
             }
         }

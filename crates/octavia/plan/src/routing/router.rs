@@ -188,7 +188,8 @@ impl Actor {
                 None => match self.way_of_missing(&PlanPart::Port(Some(listener_id)), id, now) {
                     PolicyWay::Soon => Some(DefaultPool::Soon),
                     // A pool that is not wanted may have the place that the new one needs, and keeps it as long as it is led to.
-                    _ => target.leads_to_former(balancer, listener).then_some(DefaultPool::Nowhere),
+                    PolicyWay::NoRoom => target.leads_to_former(balancer, listener).then_some(DefaultPool::Nowhere),
+                    _ => None,
                 },
             },
         };
@@ -225,7 +226,8 @@ impl Actor {
     fn unless_part_blocked(&self, part: &PlanPart, now: Duration) -> Option<PolicyWay> {
         Some(match self.memory.block_of(part, now)? {
             Block::Failing if !self.memory.fails_on(part) => PolicyWay::Soon,
-            Block::Failing | Block::Quota(_) => PolicyWay::Later,
+            Block::Failing => PolicyWay::Later,
+            Block::Quota(_) => PolicyWay::NoRoom,
             _ => PolicyWay::Shut,
         })
     }
@@ -239,6 +241,7 @@ impl Actor {
         match ways {
             _ if is_spent => PolicyWay::Shut,
             ways if ways.contains(&PolicyWay::Shut) => PolicyWay::Shut,
+            ways if ways.contains(&PolicyWay::NoRoom) => PolicyWay::NoRoom,
             ways if ways.contains(&PolicyWay::Later) => PolicyWay::Later,
             _ => PolicyWay::Soon,
         }

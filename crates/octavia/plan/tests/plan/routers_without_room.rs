@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::RouteState;
 use gimbal_octavia_plan::{BalancerStep, Block, ChangeOutcome, CloudChange, ServiceRefusal};
-use gimbal_octavia_sim::{Fate, ProjectQuota, SimRequest};
+use gimbal_octavia_sim::{Answered, Fate, ProjectQuota, SimRequest};
 use serde_json::json;
 
 use crate::executor::{Way, World};
@@ -246,4 +246,41 @@ fn what_a_provider_could_not_do_is_tried_again_within_an_hour() {
 
 fn refused(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
     matches!(change, CloudChange::CreatePolicy { .. }).then_some(ChangeOutcome::Refused(refusal))
+}
+
+fn fails(change: &CloudChange, what: &str) -> Option<ChangeOutcome> {
+    let is_it = matches!(change, CloudChange::CreatePool { body } if body.to_string().contains(what));
+    is_it.then_some(ChangeOutcome::Refused(ServiceRefusal::ProviderFailed))
+}
+
+/// Trouble is no want of room, and what serves makes none.
+#[test]
+fn a_default_serves_while_the_next_one_fails() {
+    let (mut wish, mut world) = router(&[("a.test", "", "two")], |wish| wish.default = Some("one"));
+    assert_eq!(world.run(), BalancerStep::Done);
+    let before = answered(&mut world);
+    world.refuses = Some(|change| fails(change, "three"));
+    wish.default = Some("three");
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(300));
+    assert_eq!(answered(&mut world), before);
+    world.refuses = None;
+    world.run_for(Duration::from_secs(900));
+    assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// A Service whose pool cannot be made is no reason for others of its host to wait.
+#[test]
+fn a_route_that_fails_keeps_no_new_one_from_being_made() {
+    let (mut wish, mut world) = router(&[("a.test", "", "one")], |_| {});
+    assert_eq!(world.run(), BalancerStep::Done);
+    world.refuses = Some(|change| fails(change, "three"));
+    wish.routes = vec![("a.test", "", "one"), ("b.test", "/pay", "three"), ("b.test", "", "two")];
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(300));
+    let balancer = world.balancer();
+    let answer = world.cloud.ask(&balancer, 80, Some("b.test"), "/");
+    assert!(matches!(&answer, Some(Answered::Pool { targets, .. }) if !targets.is_empty()), "{answer:?}");
 }

@@ -1,8 +1,9 @@
-//! A quota that new members have no room in.
+//! Quotas: members that there is no room for, and a place that is kept for who had it.
 
 use gimbal_octavia_plan::CloudChange;
-use gimbal_octavia_sim::ProjectQuota;
+use gimbal_octavia_sim::{Fate, ProjectQuota};
 
+use crate::wish::{Wish, key};
 use crate::world::{SECOND, World};
 
 /// A batch that was refused has made no room.
@@ -31,4 +32,25 @@ fn members_that_a_quota_has_no_room_for_are_not_sent_again_and_again() {
         let sent = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
         assert!((1..=count * 6).contains(&sent), "{count}: {sent}");
     }
+}
+
+/// A first answer that says nothing about the quota takes its place from no one.
+#[test]
+fn who_is_made_anew_keeps_its_place_while_octavia_is_busy() {
+    let mut world = World::usual();
+    world.want_many("prod1", "many", 1);
+    world.converge(60 * SECOND);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(1), ..ProjectQuota::default() });
+    let waits = key("aaa", "waits");
+    world.want("prod1", waits.clone(), Wish::new("waits", &world.subnet));
+    world.run(10 * SECOND);
+    let (cluster, made) = world.wishes.keys().find(|(_, one)| *one != waits).cloned().unwrap();
+    let owner = world.wishes[&(cluster.clone(), made.clone())].owner.clone();
+    world.change(&cluster, &made, |wish| wish.address = Some("10.0.0.100".to_owned()));
+    for _ in 0..2 {
+        world.cloud.expect(Fate::Done);
+    }
+    world.cloud.expect(Fate::Raises);
+    world.run(60 * SECOND);
+    assert_eq!((world.balancers_of(&owner).len(), world.balancers_of("waits").len()), (1, 0));
 }

@@ -141,25 +141,3 @@ fn members_that_serve_do_not_give_way_to_new_ones() {
     ends.set(&router_key, Some(router_with(&["web"], &[("web", 1), ("web", 6)])));
     assert_eq!(ends.members_of(&router_key), [1, 6]);
 }
-
-/// It takes what there is room for, and a Service for whose members there is none is refused.
-#[test]
-fn a_router_does_not_take_the_room_of_services_after_a_restart() {
-    let (web, router_key) = (key("team", "web"), router_key());
-    let DesiredEntry::LoadBalancer(mut service) = present("u1", "services") else { panic!() };
-    let member = |last| DesiredMember {
-        id: MemberId { pool: ListenerId::new(Protocol::Tcp, 80).into(), address: [10, 1, 0, last].into(), port: 8080 },
-        weight: 1,
-        name: None,
-        subnet: None,
-    };
-    service.members = DesiredMembers::new([1, 2].map(member).into());
-    let entries = [
-        (web.clone(), DesiredEntry::LoadBalancer(service)),
-        (router_key.clone(), router_with(&["web"], &[("web", 5), ("web", 6), ("web", 7)])),
-    ];
-    let made = [("r1", "gimbal/router"), ("u1", "team/web")];
-    let ends = Ends::with_policy(&entries, &made, with_members(4));
-    assert_eq!(ends.rejects(), []);
-    assert_eq!((ends.members_of(&web), ends.members_of(&router_key).len()), (vec![1, 2], 2));
-}

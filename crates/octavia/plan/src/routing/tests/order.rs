@@ -300,7 +300,7 @@ fn what_comes_soon_is_waited_for_by_what_it_concerns() {
     let all = world.settle();
     assert_eq!(all[4..], ["new-4 goes", "new-2 goes"], "{all:?}");
     world.wishes[0].way = PolicyWay::Later;
-    assert_eq!(world.settle(), [""; 0], "there is no room for it, and what serves its host stays");
+    assert_eq!(world.settle(), [""; 0], "it fails, and what serves its host stays");
     world.wishes[0].way = PolicyWay::Shut;
     assert_eq!(world.settle(), ["new-1 goes"]);
 }
@@ -311,7 +311,7 @@ fn what_is_new_does_not_take_what_is_of_one_that_there_is_no_room_for() {
     let mut world = World::of(&FOUR[1..2]);
     let wanted = [("a.test", "/a", "p3"), ("a.test", "", "p1"), FOUR[1], ("c.test", "/c", "p2"), ("*.test", "", "p2")];
     world.wants_these(&wanted);
-    world.wishes[0].way = PolicyWay::Later;
+    world.wishes[0].way = PolicyWay::NoRoom;
     let up = r#"new-2 {"admin_state_up":true,"position":2}"#;
     assert_eq!(world.settle(), ["make", "rule HOST_NAME", "rule PATH", up], "neither its host's nor the wildcard's");
     // One bad route must not stop others for good.
@@ -320,7 +320,7 @@ fn what_is_new_does_not_take_what_is_of_one_that_there_is_no_room_for() {
     assert_eq!((made, world.listener.policies.len()), (2, 4));
     // What is up has taken its requests before.
     world.wants_these(&[wanted[0], ("a.test", "", "p2"), FOUR[1], wanted[3], wanted[4]]);
-    world.wishes[0].way = PolicyWay::Later;
+    world.wishes[0].way = PolicyWay::NoRoom;
     assert_eq!(world.settle(), [r#"new-3 {"redirect_pool_id":"p2"}"#]);
 }
 
