@@ -233,7 +233,7 @@ impl PolicyPlan<'_> {
             // One that fails may do so for long, and others must not wait for that.
             let lacks_room =
                 |one: &&PolicyWish| one.way != PolicyWay::Later && one.policy.takes.meet(&wish.policy.takes);
-            let lacks_other = || awaited.without_room.iter().any(|one| lacks_room(&one));
+            let lacks_other = || awaited.without_room.iter().any(&lacks_room);
             let is_held = change.is_some() && !is_up && lacks_other();
             if let Some(change) = change.filter(|_| !waits && !is_held) {
                 return Ok(change);
