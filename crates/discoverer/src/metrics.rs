@@ -1,10 +1,10 @@
 //! The metrics of a discoverer. The owner sets gauges about once a second; counters are incremented as events occur.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gimbal_runtime::{CertificateMetrics, InfoMetric, MetricDoc, metrics_table};
+use gimbal_runtime::{CertificateMetrics, GaugeSet, InfoMetric, MetricDoc, metrics_table};
 use gimbal_session::Freshness;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -53,7 +53,7 @@ metrics_table! {
         complete: Gauge, "source_complete" [],
             "1 while everything of the source is known";
         // Without `seconds`, which would add a unit to the exposition that was never there.
-        freshness: Family<KindLabels, Gauge<f64, AtomicU64>>, "source_age_seconds" ["kind"],
+        freshness: GaugeSet<KindLabels, f64, AtomicU64>, "source_age_seconds" ["kind"],
             "Time since the source was last heard of";
         failures: Family<FailureLabels, Counter>, "source_failures" ["kind", "reason"],
             "Failed lists and watches";
@@ -107,8 +107,6 @@ impl SourceMetrics {
 pub(crate) struct ReportedReasons {
     rejected: BTreeMap<&'static str, u64>,
     skipped: BTreeMap<&'static str, u64>,
-    /// Kinds whose age is reported: one that is no longer read ends.
-    kinds: BTreeSet<String>,
 }
 
 impl DiscovererMetrics {
@@ -137,7 +135,7 @@ impl DiscovererMetrics {
         set_all(&self.rejected, &mut reported.rejected, rejects);
         let skipped = view.source.skipped();
         set_all(&self.skipped, &mut reported.skipped, skipped.into_iter());
-        show_ages(&self.freshness, &mut reported.kinds, view.source.freshness(view.now));
+        self.freshness.show(ages(view.source.freshness(view.now)));
     }
 }
 
@@ -145,17 +143,9 @@ fn set(gauge: &Gauge, value: u64) {
     gauge.inner().store(i64::try_from(value).unwrap_or(i64::MAX), Ordering::Relaxed);
 }
 
-fn show_ages(family: &Family<KindLabels, Gauge<f64, AtomicU64>>, shown: &mut BTreeSet<String>, kinds: Vec<Freshness>) {
-    let before = std::mem::take(shown);
-    for Freshness { kind, age } in kinds {
-        if let Some(age) = age {
-            family.get_or_create_owned(&KindLabels { kind: kind.clone() }).set(age.as_secs_f64());
-            shown.insert(kind);
-        }
-    }
-    for gone in before.difference(shown) {
-        family.remove(&KindLabels { kind: gone.clone() });
-    }
+/// Returns the age of each kind that was heard. One that is no longer read has none.
+fn ages(kinds: Vec<Freshness>) -> impl Iterator<Item = (KindLabels, f64)> {
+    kinds.into_iter().filter_map(|Freshness { kind, age }| Some((KindLabels { kind }, age?.as_secs_f64())))
 }
 
 fn set_all(
@@ -185,10 +175,9 @@ mod tests {
     fn a_kind_that_is_not_read_any_more_has_no_age() {
         let mut registry = Registry::default();
         let metrics = DiscovererMetrics::of("node02", "1.0", &mut registry);
-        let mut shown = BTreeSet::new();
         for kind in ["endpoints", "endpointslices"] {
             let heard = vec![Freshness { kind: kind.to_owned(), age: Some(Duration::from_secs(1)) }];
-            show_ages(&metrics.freshness, &mut shown, heard);
+            metrics.freshness.show(ages(heard));
         }
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
@@ -205,7 +194,7 @@ mod tests {
         for family in [&metrics.rejected, &metrics.skipped] {
             set_all(family, &mut BTreeMap::new(), [("NameConflict", 1)].into_iter());
         }
-        metrics.freshness.get_or_create_owned(&KindLabels { kind: "services".to_owned() }).set(1.0);
+        metrics.freshness.show([(KindLabels { kind: "services".to_owned() }, 1.0)]);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();
         let found = gimbal_testkit::exposition::series(&text).join("\n") + "\n";

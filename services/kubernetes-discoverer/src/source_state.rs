@@ -222,6 +222,16 @@ impl SourceState {
         [(self.name(WatchedKind::Services), &self.services), (self.name(WatchedKind::Slices), &self.slices)].into_iter()
     }
 
+    /// Returns what is wrong with each kind: what was `said` of it, or else why it is unknown.
+    fn trouble_with(&self, said: impl Fn(&Option<String>) -> Option<&str>) -> Option<String> {
+        let trouble = |((name, health), last): ((&str, &KindHealth), &Option<String>)| {
+            let trouble = health.trouble()?;
+            Some(format!("{name}: {}", said(last).unwrap_or(trouble)))
+        };
+        let trouble: Vec<_> = self.kinds().zip(&self.last_errors).filter_map(trouble).collect();
+        (!trouble.is_empty()).then(|| trouble.join("; "))
+    }
+
     /// Returns the name of a kind in logs, metrics and messages to the writer.
     pub(crate) fn name(&self, kind: WatchedKind) -> &'static str {
         match (kind, self.flavour) {
@@ -279,18 +289,11 @@ impl SourceStatus for SourceState {
     }
 
     fn trouble(&self) -> Option<String> {
-        let trouble = |((name, health), said): ((&str, &KindHealth), &Option<String>)| {
-            let trouble = health.trouble()?;
-            Some(format!("{name}: {}", said.as_deref().unwrap_or(trouble)))
-        };
-        let trouble: Vec<_> = self.kinds().zip(&self.last_errors).filter_map(trouble).collect();
-        (!trouble.is_empty()).then(|| trouble.join("; "))
+        self.trouble_with(Option::as_deref)
     }
 
     fn public_trouble(&self) -> Option<String> {
-        let trouble = self.kinds().filter_map(|(name, health)| Some(format!("{name}: {}", health.trouble()?)));
-        let trouble: Vec<_> = trouble.collect();
-        (!trouble.is_empty()).then(|| trouble.join("; "))
+        self.trouble_with(|_| None)
     }
 
     fn caused(&self, key: &SourceKey) -> Option<Duration> {

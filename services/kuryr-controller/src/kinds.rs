@@ -173,18 +173,19 @@ impl Kinds {
 
     /// Returns what is wrong now, for the operator.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let trouble = |(kind, health): (KuryrKind, &KindHealth)| {
-            let trouble = health.trouble()?;
-            Some(format!("{}: {}", kind_name(kind), self.last_errors[kind as usize].as_deref().unwrap_or(trouble)))
-        };
-        let trouble: Vec<_> = self.watched().filter_map(trouble).collect();
-        (!trouble.is_empty()).then(|| trouble.join("; "))
+        self.trouble_with(Option::as_deref)
     }
 
     /// Returns what [`Self::trouble`] does, without what a server or a plug-in said.
     pub(crate) fn public_trouble(&self) -> Option<String> {
-        let trouble =
-            |(kind, health): (KuryrKind, &KindHealth)| Some(format!("{}: {}", kind_name(kind), health.trouble()?));
+        self.trouble_with(|_| None)
+    }
+
+    fn trouble_with(&self, said: impl Fn(&Option<String>) -> Option<&str>) -> Option<String> {
+        let trouble = |(kind, health): (KuryrKind, &KindHealth)| {
+            let trouble = health.trouble()?;
+            Some(format!("{}: {}", kind_name(kind), said(&self.last_errors[kind as usize]).unwrap_or(trouble)))
+        };
         let trouble: Vec<_> = self.watched().filter_map(trouble).collect();
         (!trouble.is_empty()).then(|| trouble.join("; "))
     }

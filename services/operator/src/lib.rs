@@ -15,7 +15,6 @@ mod known;
 mod metrics;
 mod owner;
 mod pairs;
-mod retries;
 mod run;
 mod secrets;
 mod status;

@@ -13,6 +13,7 @@ use gimbal_operator_core::{
     ReadyStatement, ServiceAccount, SourceProblem, SourcedBackend, WantedDiscoverer, discoverers, is_ours,
 };
 use gimbal_runtime::{Exit, Liveness, ReadinessGuard};
+use gimbal_schedule::Retries;
 use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,6 @@ use tokio_util::sync::CancellationToken;
 use crate::known::KnownObjects;
 use crate::metrics::OperatorMetrics;
 use crate::pairs::Signer;
-use crate::retries::Retries;
 use crate::secrets::SecretWatches;
 
 /// Interval of looks at whether there is something to do: changes that come together are decided together.
@@ -67,8 +67,8 @@ pub(crate) struct Operator {
     pub(crate) taken: BTreeSet<ObjectId>,
     /// What was applied, and what the API server made of it.
     pub(crate) accepted: BTreeMap<ObjectId, (Value, Value)>,
-    /// Writes that failed, by backend.
-    pub(crate) failures: Retries<String>,
+    /// Writes that failed, by backend, with what its condition says meanwhile.
+    pub(crate) failures: Retries<String, Option<ReadyStatement>>,
     /// Statuses that could not be written, by backend.
     pub(crate) unsaid: Retries<String>,
     /// Objects without a Backend that could not be deleted.

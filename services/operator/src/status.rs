@@ -23,7 +23,10 @@ impl Operator {
             None => there.map(|_| json!({})),
         };
         let meta = &backend.metadata.meta;
-        let Some(status) = status else { return self.unsaid.done(&*meta.name) };
+        let Some(status) = status else {
+            self.unsaid.done(&*meta.name);
+            return;
+        };
         if self.unsaid.waits(&*meta.name, Instant::now()).is_some() {
             return;
         }
@@ -39,7 +42,7 @@ impl Operator {
             // This process does not lead any more.
             Err(ApiError::Withheld) => {}
             Err(error) => {
-                let is_first = self.unsaid.failed(meta.name.to_string(), Instant::now(), None);
+                let is_first = self.unsaid.failed(meta.name.to_string(), Instant::now(), ());
                 // Deleted or made anew, as the watch shows.
                 let is_gone = matches!(error, ApiError::NotFound { .. } | ApiError::Conflict { .. });
                 if is_first && !is_gone {

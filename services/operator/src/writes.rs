@@ -63,11 +63,13 @@ impl Operator {
             }
             self.health.beat();
             match self.delete(&id, &metadata).await {
-                Ok(()) => self.undeleted.done(&id),
+                Ok(()) => {
+                    self.undeleted.done(&id);
+                }
                 // This process does not lead any more.
                 Err(ApiError::Withheld) => return,
                 Err(error) => {
-                    if self.undeleted.failed(id.clone(), Instant::now(), None) {
+                    if self.undeleted.failed(id.clone(), Instant::now(), ()) {
                         tracing::warn!(object = %id, %error, "an object that no Backend has any more could not be deleted");
                     }
                     // A refusal is about one object, and silence about all.
@@ -83,7 +85,7 @@ impl Operator {
     pub(crate) async fn bring_about(&mut self, discoverer: &WantedDiscoverer) -> Option<ReadyStatement> {
         let name = discoverer.name.as_str();
         if let Some(stated) = self.failures.waits(name, Instant::now()) {
-            return stated;
+            return stated.clone();
         }
         for _ in 0..ROUNDS {
             let decision = self.decide(discoverer);

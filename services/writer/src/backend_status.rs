@@ -1,6 +1,6 @@
 //! Writes the status of the objects of the kind Backend, and Events about them, while this process leads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use gimbal_kubernetes_objects::Meta;
 use gimbal_lease::{Leadership, Moment};
 use gimbal_model::BackendName;
 use gimbal_reconcile::Reconciler;
+use gimbal_schedule::Retries;
 use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::backend_events::BackendEvents;
 use crate::backend_look::{AskedObject, KnownBackend, look_at};
-use crate::failing_writes::FailingWrites;
 use crate::mailbox::{Ended, Handle};
 
 /// Who the fields of a status that it writes belong to.
@@ -97,7 +97,8 @@ pub(crate) struct Said {
     epoch: Option<u64>,
     /// Restorations of the cluster's store that are taken into account.
     restorations: u64,
-    failing: FailingWrites,
+    /// The objects that cannot be written at the moment.
+    failing: Retries<BackendName>,
 }
 
 /// What is written to an object: its status, and its finalizers after that.
@@ -176,12 +177,13 @@ impl StatusWriter {
         self.said.orders = book;
         // Who does not know yet what its predecessor stored has nothing to say.
         let Some(mut known) = known else { return Ok(()) };
-        self.said.failing.retain(&targets.iter().map(|target| &target.name).collect());
+        let there: BTreeSet<&BackendName> = targets.iter().map(|target| &target.name).collect();
+        self.said.failing.keep(|name| there.contains(name));
         let now = Instant::now();
         let mut due = Vec::new();
         for target in targets {
             let known = known.remove(&target.name).unwrap_or_default();
-            if self.said.failing.may_try(&target.name, now) {
+            if self.said.failing.waits(&target.name, now).is_none() {
                 due.push(self.due(target, known, now));
             }
         }
@@ -233,12 +235,12 @@ impl StatusWriter {
             self.said.reports.wrote(name, status, &version, Instant::now());
         }
         match result {
-            Ok(()) if self.said.failing.worked(name) => {
+            Ok(()) if self.said.failing.done(name) => {
                 tracing::info!(backend = %name, "the Backend can be written again")
             }
             Ok(()) => {}
             // Logged once for each outage of an object.
-            Err(error) if self.said.failing.failed(name, Instant::now()) => {
+            Err(error) if self.said.failing.failed(name.clone(), Instant::now(), ()) => {
                 tracing::warn!(backend = %name, %error, "cannot write the status or the finalizer of a Backend; it is tried again");
             }
             Err(error) => tracing::debug!(backend = %name, %error, "still cannot write the Backend"),

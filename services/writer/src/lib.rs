@@ -23,7 +23,6 @@ mod cluster_watches;
 pub mod config;
 mod creating;
 mod decommission;
-mod failing_writes;
 mod following;
 mod inspection_service;
 mod jobs_in_flight;

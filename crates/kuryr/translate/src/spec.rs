@@ -63,8 +63,8 @@ pub fn translate(input: &Input<'_>) -> Result<Translated, NotBalanced> {
     let anew = made(&Input { chosen: None, ..*input })?;
     let (Some(facts), Some(chosen)) = (input.facts, input.chosen) else { return Ok(anew) };
     // Many clusters have no external network, and never had one.
-    let loses_address = chosen.floating_network.is_some() && anew.spec.floating_network_id.is_none();
-    let loses_address = loses_address || takes_another_address(input.joined, chosen, &anew.spec);
+    let loses_address = (chosen.floating_network.is_some() && anew.spec.floating_network_id.is_none())
+        || takes_another_address(input.joined, chosen, &anew.spec);
     let is_reduced = loses_address || chosen.subnet_that_is_gone(facts).is_some();
     if !is_reduced && !anew.findings.iter().any(Finding::is_of_choice) {
         return Ok(anew);

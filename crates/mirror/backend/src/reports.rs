@@ -73,10 +73,15 @@ impl StatusReports {
         self.0.get(name).filter(|report| report.uid == there.uid)?.written.as_ref()
     }
 
+    /// Returns what was written last, as long as that was not read.
+    fn unread(&self, name: &BackendName, there: &ReadStatus<'_>) -> Option<&Written> {
+        self.written(name, there).filter(|written| written.is_newer_than(there))
+    }
+
     /// Returns the status that the object has: what this process wrote last, until that or what came after it is read.
     #[must_use]
     pub fn said(&self, name: &BackendName, there: ReadStatus<'_>) -> BackendResourceStatus {
-        let written = self.written(name, &there).filter(|written| written.is_newer_than(&there));
+        let written = self.unread(name, &there);
         written.map(|written| &written.status).or(there.status).cloned().unwrap_or_default()
     }
 
@@ -94,7 +99,7 @@ impl StatusReports {
     /// Returns the version of the object that is known to this process: what it writes is about that one.
     #[must_use]
     pub fn version(&self, name: &BackendName, there: ReadStatus<'_>) -> String {
-        let written = self.written(name, &there).filter(|written| written.is_newer_than(&there));
+        let written = self.unread(name, &there);
         written.map_or_else(|| there.version.to_owned(), |written| written.version.clone())
     }
 

@@ -286,11 +286,8 @@ impl Actor {
         let lacks_room = |(part, block): (&PlanPart, &Block)| {
             matches!(block, Block::Quota(_)) && !matches!(part, PlanPart::Balancer | PlanPart::Successor)
         };
-        let sends = |one: &SeenPolicy| {
-            let is_sent = one.prefix.as_deref().is_some_and(|to| to.starts_with("https://"));
-            let is_ours = self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
-            is_sent && one.admin_state_up && is_ours
-        };
+        let is_ours = |one: &SeenPolicy| self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
+        let sends = |one: &SeenPolicy| one.sends_to_https() && is_ours(one);
         let others = balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS);
         others.flat_map(|one| &one.policies).any(sends) && !self.memory.blocked(now).any(lacks_room)
     }

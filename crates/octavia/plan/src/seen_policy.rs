@@ -46,6 +46,11 @@ pub struct SeenRule {
 }
 
 impl SeenPolicy {
+    /// Whether it sends clients to HTTPS.
+    pub(crate) fn sends_to_https(&self) -> bool {
+        self.admin_state_up && self.prefix.as_deref().is_some_and(|to| to.starts_with("https://"))
+    }
+
     /// Reads a row, without its rules: rows of lists name only their IDs.
     #[must_use]
     pub fn read(row: &Value) -> Self {

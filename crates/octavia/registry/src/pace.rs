@@ -258,18 +258,12 @@ impl CloudPace {
         self.projects.entry(project.clone()).or_default().waiting.insert(owner, lacks);
     }
 
-    /// Takes note that there may be room for these resources in a project, for whoever asks by himself.
-    fn is_not_full(&mut self, project: &Text, resources: &[&'static str]) {
-        if let Some(state) = self.projects.get_mut(project) {
-            state.full.retain(|resource, _| !resources.contains(resource));
-        }
-    }
-
     /// Takes note that there may be room for these resources in a project: some of them were deleted, or somebody who waited was
     /// given one. Returns who tries next. These are a few of those who wait for it: where they find room, more follow.
     pub(crate) fn may_have_room(&mut self, project: &Text, resources: &[&'static str]) -> Vec<ClusterOwner> {
-        self.is_not_full(project, resources);
         let Some(state) = self.projects.get_mut(project) else { return Vec::new() };
+        // Whoever asks by himself may do so, too.
+        state.full.retain(|resource, _| !resources.contains(resource));
         if resources.is_empty() {
             return Vec::new();
         }

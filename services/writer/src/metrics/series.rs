@@ -5,56 +5,13 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 
-use gimbal_runtime::TableMetric;
+use gimbal_runtime::{GaugeSet, TableMetric};
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::{Atomic, Gauge};
-
-/// Gauges that are set as a whole: a series that is left out the next time ends.
-#[derive(Debug)]
-pub(super) struct GaugeSet<L: Clone + Hash + Eq, N, A> {
-    family: Family<L, Gauge<N, A>>,
-    shown: Mutex<HashSet<L>>,
-}
 
 /// Gauges of whole numbers.
 pub(super) type Counts<L> = GaugeSet<L, i64, AtomicI64>;
 /// Gauges of seconds.
 pub(super) type Seconds<L> = GaugeSet<L, f64, AtomicU64>;
-
-impl<L: Clone + Hash + Eq, N, A: Default> Default for GaugeSet<L, N, A> {
-    fn default() -> Self {
-        Self { family: Family::default(), shown: Mutex::default() }
-    }
-}
-
-impl<L: Clone + Hash + Eq, N, A: Atomic<N> + Default> GaugeSet<L, N, A> {
-    /// Sets the series, and ends those that are not among them.
-    pub(super) fn show(&self, now: impl IntoIterator<Item = (L, N)>) {
-        let mut shown = HashSet::new();
-        for (labels, value) in now {
-            self.family.get_or_create_owned(&labels).set(value);
-            shown.insert(labels);
-        }
-        let mut before = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        before.iter().filter(|labels| !shown.contains(*labels)).for_each(|labels| {
-            self.family.remove(labels);
-        });
-        *before = shown;
-    }
-}
-
-impl<L, N, A> TableMetric for GaugeSet<L, N, A>
-where
-    L: Clone + Hash + Eq,
-    Family<L, Gauge<N, A>>: TableMetric,
-{
-    type Handle = <Family<L, Gauge<N, A>> as TableMetric>::Handle;
-    const KIND: &str = "gauge";
-
-    fn handle(&self) -> Self::Handle {
-        self.family.handle()
-    }
-}
 
 impl<L, M> TableMetric for BackendSeries<L, M>
 where
@@ -138,11 +95,6 @@ mod tests {
 
     #[test]
     fn what_is_gone_is_shown_no_more() {
-        let shown = Counts::<Labels>::default();
-        shown.show([(labels("a"), 1), (labels("b"), 2)]);
-        shown.show([(labels("b"), 3)]);
-        let value = |backend: &str| shown.family.get(&labels(backend)).map(|gauge| gauge.get());
-        assert_eq!((value("a"), value("b")), (None, Some(3)));
         let events = BackendSeries::<Labels, Counter>::default();
         events.of_labels(labels("a")).inc();
         events.of_labels(labels("b")).inc();

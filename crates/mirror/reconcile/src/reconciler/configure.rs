@@ -21,7 +21,7 @@ impl Reconciler {
         }
         for (name, policy) in policies {
             self.admit_under(&name, policy, now);
-            if let Some(backend) = self.desired.get_mut(&name).filter(|backend| !backend.is_configured()) {
+            if let Some(backend) = self.desired.get_mut(&name) {
                 backend.set_configured();
             }
             if self.keep_who_is_admitted(&name) {

@@ -74,10 +74,7 @@ impl Actor {
             };
             !policies.iter().any(is_it)
         };
-        let sends = |one: &&SeenPolicy| {
-            let is_sent = one.prefix.as_deref().is_some_and(|to| to.starts_with("https://"));
-            is_sent && one.admin_state_up && self.part_may_go(&one.id, &one.tags)
-        };
+        let sends = |one: &&SeenPolicy| one.sends_to_https() && self.part_may_go(&one.id, &one.tags);
         let listeners = wanted.header.listeners.iter().map(|wish| wish.id).filter(|id| !terminates(wanted, *id));
         self.serves_https(wanted)
             && listeners.filter_map(|id| Some((id, listener_at(balancer, id)?))).any(|(id, seen)| {

@@ -58,7 +58,7 @@ pub(crate) enum PolicyWay {
     /// Soon, and what it would take stays where it is until then.
     Soon,
     /// When there is room for it. What its owners have of its host serves until then, and what is new and would take its requests
-    /// waits for it. It stops no other.
+    /// waits for it.
     NoRoom,
     /// When what fails does so no longer. What its owners have of its host serves until then. It stops no other.
     Later,
@@ -113,8 +113,8 @@ pub(crate) enum PolicyRepair {
 struct Awaited<'a> {
     /// Hosts of those that come soon.
     hosts: BTreeSet<Option<&'a str>>,
-    /// Those that there is no room for yet, and those behind them that would take their requests.
-    without_room: Vec<&'a PolicyWish>,
+    /// Those that come later, and those that wait behind them: what their owners have of their hosts stays until then.
+    later: Vec<&'a PolicyWish>,
 }
 
 impl PolicyPlan<'_> {
@@ -229,12 +229,10 @@ impl PolicyPlan<'_> {
             let is_up = matches!(found[at], Found::Up(_));
             // It would take what one is to take that comes soon and before it.
             let waits = change.is_some() && awaited.hosts.iter().any(|host| overlap(*host, wish.host()));
-            // The same of one that there is no room for yet. What is up already has taken that before, too.
-            // One that fails may do so for long, and others must not wait for that.
-            let lacks_room =
-                |one: &&PolicyWish| one.way != PolicyWay::Later && one.policy.takes.meet(&wish.policy.takes);
-            let lacks_other = || awaited.without_room.iter().any(&lacks_room);
-            let is_held = change.is_some() && !is_up && lacks_other();
+            // The same of one that there is no room for yet, but for what is up already, which has taken that before, too. One that
+            // fails may do so for long, and others must not wait for that.
+            let is_of = |one: &&PolicyWish| one.way != PolicyWay::Later && one.policy.takes.meet(&wish.policy.takes);
+            let is_held = change.is_some() && !is_up && awaited.later.iter().any(is_of);
             if let Some(change) = change.filter(|_| !waits && !is_held) {
                 return Ok(change);
             }
@@ -242,7 +240,7 @@ impl PolicyPlan<'_> {
                 awaited.hosts.insert(wish.host());
             }
             if is_held || (matches!(wish.way, PolicyWay::NoRoom | PolicyWay::Later) && !is_up) {
-                awaited.without_room.push(wish);
+                awaited.later.push(wish);
             }
         }
         Err(awaited)
@@ -311,18 +309,18 @@ impl PolicyPlan<'_> {
         order: &Order,
         awaited: Awaited<'a>,
     ) -> Option<CloudChange> {
-        let Awaited { hosts: mut awaited, without_room } = awaited;
+        let Awaited { hosts: mut awaited, later } = awaited;
         let moved = (0..found.len()).filter(|wish| order.goes_back(*wish)).filter_map(|wish| {
             let is_open = matches!(self.wishes[wish].way, PolicyWay::Open(_));
             Some((found[wish].place().filter(|_| is_open)?, Some(wish)))
         });
         let mut all: Vec<(usize, Option<usize>)> = surplus.iter().map(|at| (*at, None)).chain(moved).collect();
         all.sort_unstable_by_key(|(at, _)| std::cmp::Reverse((turn(&self.seen()[*at]), *at)));
-        let without_room: BTreeSet<&str> = without_room.into_iter().filter_map(PolicyWish::host).collect();
+        let later: BTreeSet<&str> = later.into_iter().filter_map(PolicyWish::host).collect();
         all.into_iter().find_map(|(at, wish)| {
             let seen = &self.seen()[at];
-            let lacks_room = host_of(seen).is_some_and(|host| without_room.contains(host));
-            if lacks_room && (wish.is_some() || self.is_of_wanted_owners(seen)) {
+            let is_needed = host_of(seen).is_some_and(|host| later.contains(host));
+            if is_needed && (wish.is_some() || self.is_of_wanted_owners(seen)) {
                 return None;
             }
             if awaited.iter().any(|host| overlap(*host, host_of(seen))) {

@@ -212,7 +212,6 @@ fn another_address_moves_the_vip_to_another_floating_ip() {
     assert_eq!((floating(&mut world).len(), leads_to(&mut world, &id)), (1, vip_port));
 }
 
-/// Somebody writes another description, with or without a look before the owner goes.
 /// What is wanted may be refused, and would be missing for as long as that lasts.
 #[test]
 fn one_that_serves_leads_there_until_there_is_another_one() {
@@ -234,6 +233,7 @@ fn one_that_serves_leads_there_until_there_is_another_one() {
     assert_eq!((there.len(), &there[0]["floating_ip_address"], &there[0]["port_id"]), (1, &json!(ADDRESS), &port));
 }
 
+/// Somebody writes another description, with or without a look before the owner goes.
 #[test]
 fn one_of_ours_that_lost_its_mark_gets_it_again_and_goes_with_its_owner() {
     for (keep, looks) in [(false, true), (false, false), (true, true), (true, false)] {

@@ -72,17 +72,22 @@ fn what_is_closed_does_not_count_as_served() {
     assert_eq!(states, [("shop/web", RouteState::Missing)]);
 }
 
-/// It has the place that the next one needs.
-#[test]
-fn the_pool_of_a_former_default_makes_room_for_the_next_one() {
-    let routes = [("a.test", "", "two"), ("b.test", "", "two")];
-    let (mut wish, mut world) = router(&routes, |wish| wish.default = Some("one"));
+/// Returns a router without its last route, whose default "one" is to be "three", where there is room for two pools.
+fn with_another_default(routes: &[WantedRoute]) -> (RouterWish, World) {
+    let (mut wish, mut world) = router(routes, |wish| wish.default = Some("one"));
     assert_eq!(world.run(), BalancerStep::Done);
     pools(&mut world, Some(2));
     wish.routes.pop();
     wish.default = Some("three");
     (wish.base.generation, wish.base.known) = (2, true);
     world.actor.want(wish.entry());
+    (wish, world)
+}
+
+/// It has the place that the next one needs.
+#[test]
+fn the_pool_of_a_former_default_makes_room_for_the_next_one() {
+    let (wish, mut world) = with_another_default(&[("a.test", "", "two"), ("b.test", "", "two")]);
     assert_eq!(world.run_on(), BalancerStep::Done);
     assert_eq!(answered(&mut world), wish.answers());
     assert_eq!(world.actor.route_gaps(&world.facts, world.cloud.now()), Some(Vec::new()));
@@ -91,14 +96,8 @@ fn the_pool_of_a_former_default_makes_room_for_the_next_one() {
 /// A default backend is in the namespace of its Ingress.
 #[test]
 fn a_default_that_stays_for_want_of_room_is_named_by_its_namespace() {
-    let routes = [("a.test", "", "one"), ("b.test", "", "two"), ("c.other", "", "two")];
-    let (mut wish, mut world) = router(&routes, |wish| wish.default = Some("one"));
-    assert_eq!(world.run(), BalancerStep::Done);
-    pools(&mut world, Some(2));
-    wish.routes.pop();
-    wish.default = Some("three");
-    (wish.base.generation, wish.base.known) = (2, true);
-    world.actor.want(wish.entry());
+    let (wish, mut world) =
+        with_another_default(&[("a.test", "", "one"), ("b.test", "", "two"), ("c.other", "", "two")]);
     assert!(matches!(world.run(), BalancerStep::Blocked(Block::Quota(_))), "{:?}", world.step());
     let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
     let names: Vec<&str> = gaps.iter().map(|gap| &*gap.name).collect();
