@@ -88,10 +88,3 @@ pub fn bin_dir() -> anyhow::Result<PathBuf> {
     let target = own.parent().and_then(|profile| profile.parent()).context("this program is in no target folder")?;
     Ok(target.join(PROFILE))
 }
-
-/// Builds all services as tests run them.
-pub fn debug() -> anyhow::Result<()> {
-    let packages = SERVICES.into_iter().flat_map(|name| ["--package", name]);
-    let args: Vec<&str> = ["build", "--bins"].into_iter().chain(packages).collect();
-    shell::run(shell::cargo(&args))
-}

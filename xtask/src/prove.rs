@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 
-use crate::{build, shell};
+use crate::{shell, tests};
 
 mod former;
 mod simulation;
@@ -12,197 +12,161 @@ mod simulation;
 struct Proof {
     name: &'static str,
     what: &'static str,
-    package: &'static str,
-    /// The file of the test.
-    file: &'static str,
+    place: Place,
     /// Only the tests whose name contains this.
     test: &'static str,
     /// The value of `GIMBAL_PROVE`: the size, or `1` for a test of only one larger size.
     size: &'static str,
-    /// Whether it starts Gimbal's programs.
-    programs: bool,
+}
+
+/// Where a test is.
+enum Place {
+    /// Among the integration tests, which start Gimbal's programs.
+    Integration,
+    /// In a package that starts none.
+    Package { package: &'static str, file: &'static str },
 }
 
 const PROOFS: [Proof; 20] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
-        package: "gimbal-exhaustive",
-        file: "worlds",
+        place: Place::Package { package: "gimbal-exhaustive", file: "worlds" },
         test: "",
         size: "1",
-        programs: false,
     },
     Proof {
         name: "guard",
         what: "no more than the share is missing at any moment: the guard by itself, 50,000 histories",
-        package: "gimbal-guard",
-        file: "guard",
+        place: Place::Package { package: "gimbal-guard", file: "guard" },
         test: "invariant::",
         size: "50000",
-        programs: false,
     },
     Proof {
         name: "guard-writer",
         what: "the same of the writer's whole state, 5,000 histories",
-        package: "gimbal-reconcile",
-        file: "model",
+        place: Place::Package { package: "gimbal-reconcile", file: "model" },
         test: "missing::",
         size: "5000",
-        programs: false,
     },
     Proof {
         name: "writer",
         what: "the Gimbal cluster ends as the sources are, after 3,000 histories of each kind",
-        package: "gimbal-reconcile",
-        file: "model",
+        place: Place::Package { package: "gimbal-reconcile", file: "model" },
         test: "ends_as",
         size: "3000",
-        programs: false,
     },
     Proof {
         name: "any-cloud",
         what: "nothing goes unproven from a cloud that fails in any way, 50,000 clouds",
-        package: "gimbal-openstack-source",
-        file: "it",
+        place: Place::Package { package: "gimbal-openstack-source", file: "it" },
         test: "any_cloud::",
         size: "50000",
-        programs: false,
     },
     Proof {
         name: "back-at-once",
         what: "a writer and a source that come back, ten rounds of each",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "source::after_an_outage_what_changed_is_there_within_two_seconds",
         size: "10",
-        programs: true,
     },
     Proof {
         name: "leaks",
         what: "nothing is left in OpenStack after 1,000 random operations on Services, Ingresses and Secrets, with kills, lost answers, and deletions by hand",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_leaks::",
         size: "1000",
-        programs: true,
     },
     Proof {
         name: "kills",
         what: "openstack-writer, the controller and both killed at every step of the life of a Service, and of an Ingress with TLS",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "kills::killed_at_every_step",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "edits",
         what: "each request is led as before or as after the edit in progress, while Ingresses are edited at random, 200 times",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_way_back::edits::",
         size: "200",
-        programs: true,
     },
     Proof {
         name: "conformance",
         what: "the features of Kubernetes' conformance tests for Ingress controllers, against a real data plane",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_way_back::conformance::",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "many-routes",
         what: "an Ingress step by step, and many at once, for which another router is made",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_way_back::ingress::",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "members",
         what: "a load balancer of a thousand members",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_writer::a_thousand_members",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "polls",
         what: "an idle poll of a cloud costs the discoverer a call a page",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_scale::an_idle",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "services",
         what: "TCP, UDP and SCTP on one port, source ranges, fifty ports, and a while without members",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_writer::services_get",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "traffic",
         what: "every request is answered while a load balancer changes, fails over, or is replaced",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_traffic::",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "changes",
         what: "what is made for Services: lost answers, a quota, orphans, and openstack-writer killed in the middle",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_writer::nothing_is_lost",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "routes",
         what: "policies, rules and certificates of a router: lost answers, what people do by hand, and a quota",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "openstack_writer::routes_are_not_lost",
         size: "1",
-        programs: true,
     },
     Proof {
         name: UPGRADES,
         what: "one of writer and discoverer a release older than the other, up and down: nothing is written, and changes arrive",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "upgrades::",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "page",
         what: "the status page in a real browser: by keyboard, for a screen reader, in the dark, and on a phone",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "page_in_browser::",
         size: "1",
-        programs: true,
     },
     Proof {
         name: "endurance",
         what: "the Gimbal cluster's API server in every kind of trouble for a minute each, with twenty agents",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "endurance::",
         size: "1",
-        programs: true,
     },
 ];
 
@@ -233,18 +197,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let names: Vec<&str> = PROOFS.iter().map(|proof| proof.name).chain([simulation::NAME]).collect();
         format!("nothing to prove is called {name}: choose one of {}", names.join(", "))
     })?;
-    if proof.programs {
-        build::debug()?;
-    }
-    let mut command = shell::cargo(&["test", "--package", proof.package, "--test", proof.file]);
-    if !proof.programs {
-        // It is bound by CPU time.
-        command.args(["--profile", "quick"]);
-    }
+    let Place::Package { package, file } = proof.place else {
+        let mut command = tests::integration()?;
+        command.args(["--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
+        if proof.name == UPGRADES {
+            command.env("GIMBAL_FORMER_BIN_DIR", former::programs()?);
+        }
+        return shell::run(command);
+    };
+    // It is bound by CPU time.
+    let mut command = shell::cargo(&["test", "--profile", "quick", "--package", package, "--test", file]);
     command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
-    if proof.name == UPGRADES {
-        command.env("GIMBAL_FORMER_BIN_DIR", former::programs()?);
-    }
     shell::run(command)
 }
 

@@ -2,7 +2,7 @@
 
 mod once_more;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -57,6 +57,17 @@ struct Program {
     dir: PathBuf,
 }
 
+impl Program {
+    /// Returns the command that runs it as `cargo test` would, with Gimbal's programs in `bin_dir`.
+    fn command(&self, bin_dir: &Path) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir).env("GIMBAL_BIN_DIR", bin_dir);
+        // API servers start with a quarter less computing when they collect garbage less often, for some 50 MB each.
+        command.env("GOGC", "400");
+        command
+    }
+}
+
 /// Which tests to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Which {
@@ -93,6 +104,14 @@ pub fn build(which: Which) -> anyhow::Result<()> {
     shell::run(command)
 }
 
+/// Builds everything as [`run`] does, so that after it nothing is built anew, and returns the command of the integration tests.
+pub fn integration() -> anyhow::Result<Command> {
+    build(Which::All)?;
+    let programs = programs(Which::All)?;
+    let program = programs.iter().find(|program| is_integration(program));
+    Ok(program.with_context(|| format!("{INTEGRATION} has no program `it`"))?.command(&bin_dir()?))
+}
+
 /// Runs the examples in documentation, then the tests: those of the integration tests beside all others, and last those that
 /// need a quiet machine. A program's output is printed when it ends.
 pub fn run(which: Which) -> anyhow::Result<()> {
@@ -110,11 +129,8 @@ pub fn run(which: Which) -> anyhow::Result<()> {
     let fails = |name: &str| failed.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
     let again = Mutex::new(Vec::new());
     let run = |program: &Program, args: &[&str]| {
-        let mut command = Command::new(&program.path);
-        command.current_dir(&program.dir).stdin(Stdio::null()).args(args);
-        command.env("CARGO_MANIFEST_DIR", &program.dir).env("GIMBAL_BIN_DIR", &bin_dir);
-        // API servers start with a quarter less computing when they collect garbage less often, for some 50 MB each.
-        command.env("GOGC", "400");
+        let mut command = program.command(&bin_dir);
+        command.stdin(Stdio::null()).args(args);
         if std::env::var_os(SEED.0).is_none() {
             command.env(SEED.0, SEED.1);
         }
