@@ -50,6 +50,7 @@ impl Actor {
             }
             CloudChange::FailoverBalancer { id } => self.memory.failed_over = Some(id.clone()),
             CloudChange::DeleteBalancer { id } => {
+                self.memory.forget_ranges();
                 self.with_balancer(id, |one| one.provisioning = Provisioning::PendingDelete);
             }
             CloudChange::CreateListener { .. } => {
