@@ -2,7 +2,7 @@
 
 use gimbal_kubernetes_agent::failure_label;
 use gimbal_kubernetes_client::ApiError;
-use gimbal_runtime::metrics_table;
+use gimbal_runtime::{InfoMetric, metrics_table};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -50,10 +50,17 @@ metrics_table! {
             "Whether this process leads";
         lease_calls: Family<CallLabels, Counter>, "lease_calls" ["verb", "code"],
             "Calls about the Lease, by outcome; verb renew keeps it, release gives it up";
+        build: InfoMetric, "build" ["version"],
+            "Version of this program";
     }
 }
 
 impl OperatorMetrics {
+    /// Sets which program this is.
+    pub(crate) fn set_version(&self) {
+        self.build.set([("version", env!("CARGO_PKG_VERSION"))]);
+    }
+
     /// Counts a call about the Lease.
     pub(crate) fn lease_called(&self, verb: &'static str, error: Option<&ApiError>) {
         self.lease_calls.get_or_create_owned(&CallLabels { verb, code: code(error) }).inc();
@@ -107,6 +114,7 @@ mod tests {
     fn names_labels_and_types_stay_as_they_are() {
         let mut registry = Registry::default();
         let metrics = OperatorMetrics::register(&mut registry);
+        metrics.set_version();
         metrics.lease_called("renew", None);
         metrics.written("Deployment", "create", None);
         metrics.watch_failed("secrets", &ApiError::Withheld);

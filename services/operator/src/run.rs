@@ -44,6 +44,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let mut registry = Registry::default();
     register_process_metrics(&mut registry);
     let metrics = OperatorMetrics::register(&mut registry);
+    metrics.set_version();
     let admin = serve_admin(admin_listener, Arc::new(registry), readiness, health.clone(), shutdown.clone());
     tasks.spawn("the admin server", admin);
 

@@ -1,12 +1,8 @@
 //! Whether alerts fire for what our own programs expose, as Prometheus' own promtool judges it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::process::Command;
 
-use anyhow::Context as _;
-use gimbal_testkit::assets::Asset;
-use gimbal_testkit::eventually;
+use gimbal_testkit::{eventually, promtool};
 use serde_json::{Value, json};
 
 use crate::{SOON, get};
@@ -114,23 +110,8 @@ fn series_of(target: Target, well: Option<&Samples>, now: Option<&Samples>) -> V
 }
 
 fn judge(series: Vec<Value>, firing: &[&str]) -> anyhow::Result<()> {
-    let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/alerts").canonicalize()?;
-    let rules: Vec<_> = std::fs::read_dir(rules)?.map(|file| Ok(file?.path())).collect::<anyhow::Result<_>>()?;
-    let named: Vec<Value> =
-        firing.iter().map(|name| json!({"labels": format!("{{alertname=\"{name}\"}}"), "value": 1})).collect();
-    let fired = json!({
-        "expr": "group by (alertname) (last_over_time(ALERTS{alertstate=\"firing\"}[1d]))",
-        "eval_time": format!("{}m", WELL + LASTS - 1),
-        "exp_samples": named,
-    });
+    let fired = promtool::have_fired(firing.iter().copied(), WELL + LASTS - 1);
     let test = json!({"interval": "1m", "input_series": series, "promql_expr_test": [fired]});
-    let content = json!({"rule_files": rules, "evaluation_interval": "1m", "tests": [test]});
     let folder = tempfile::tempdir()?;
-    let path = folder.path().join("test.yaml");
-    std::fs::write(&path, content.to_string())?;
-    let output = Command::new(Asset::Promtool.path()?).args(["test", "rules"]).arg(&path).output();
-    let output = output.context("cannot run promtool")?;
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    anyhow::ensure!(output.status.success(), "{said}");
-    Ok(())
+    promtool::promtool(&["test", "rules"], &[promtool::test_file(folder.path(), "test", &[test])?])
 }

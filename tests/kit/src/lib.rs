@@ -23,6 +23,7 @@ pub mod openstack;
 pub mod otlp_receiver;
 pub mod pki;
 pub mod process;
+pub mod promtool;
 pub mod scripted_cluster;
 #[cfg(feature = "scripted-openstack")]
 pub mod scripted_openstack;
@@ -30,6 +31,7 @@ pub mod scripted_openstack;
 pub mod scripted_writer;
 pub mod tls_front;
 pub mod wait;
+pub mod without_network;
 
 pub use gimbal_assets as assets;
 
@@ -43,3 +45,4 @@ pub use process::{Exit, Process};
 pub use scripted_cluster::ScriptedCluster;
 pub use tls_front::terminate_tls;
 pub use wait::eventually;
+pub use without_network::is_without_network;

@@ -5,10 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use gimbal_assets::Asset;
 use gimbal_deploy_tests::{Chart, PROGRAMS, deploy, list, objects, of_kind, text};
+use gimbal_testkit::promtool::{have_fired, promtool, rule_files, test_file};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -127,23 +126,12 @@ fn values(written: &str, begins: u32, ends: Option<u32>, minutes: u32) -> String
     format!("{before}{values}{after}")
 }
 
-fn rule_files() -> Vec<PathBuf> {
-    std::fs::read_dir(deploy("alerts").canonicalize().unwrap()).unwrap().map(|file| file.unwrap().path()).collect()
-}
-
 /// Returns the rules of each program, by the name of the alert.
 fn rules() -> BTreeMap<String, BTreeMap<String, Value>> {
     let files = objects("alerts").unwrap();
     let groups = files.iter().flat_map(|(_, file)| list(&file["groups"]));
     let named = |rule: &Value| (text(&rule["alert"]).to_owned(), rule.clone());
     groups.map(|group| (text(&group["name"]).to_owned(), list(&group["rules"]).map(named).collect())).collect()
-}
-
-/// Lets promtool judge files. Fails with what it says, if it finds a fault.
-fn promtool(args: &[&str], files: &[PathBuf]) {
-    let output = Command::new(Asset::Promtool.path().unwrap()).args(args).args(files).output().unwrap();
-    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
-    assert!(output.status.success(), "{said}");
 }
 
 /// Writes a file for promtool.
@@ -155,7 +143,7 @@ fn file(folder: &Path, name: &str, content: &Value) -> PathBuf {
 
 #[test]
 fn promtool_takes_the_files_and_what_charts_make_of_them() {
-    let (folder, mut files, mut installed) = (tempfile::tempdir().unwrap(), rule_files(), BTreeSet::new());
+    let (folder, mut files, mut installed) = (tempfile::tempdir().unwrap(), rule_files().unwrap(), BTreeSet::new());
     for chart in PROGRAMS.into_iter().flat_map(|program| Chart::examples(program).unwrap()) {
         for rule in of_kind(&chart.render().unwrap(), "PrometheusRule") {
             files.push(file(folder.path(), &files.len().to_string(), &rule["spec"]));
@@ -163,7 +151,7 @@ fn promtool_takes_the_files_and_what_charts_make_of_them() {
         }
     }
     assert_eq!(installed, rules().into_keys().collect());
-    promtool(&["check", "rules", "--lint=all", "--lint-fatal"], &files);
+    promtool(&["check", "rules", "--lint=all", "--lint-fatal"], &files).unwrap();
 }
 
 #[test]
@@ -213,10 +201,7 @@ fn test(name: &str, series: Vec<Value>, scene: Option<&Scene>, rule: Option<&Val
         alerts.push(json!({"alertname": alert, "eval_time": at(minute - 1), "exp_alerts": []}));
         alerts.push(json!({"alertname": alert, "eval_time": at(minute), "exp_alerts": fires}));
     }
-    let fired: Vec<Value> =
-        fired.iter().map(|name| json!({"labels": format!("{{alertname=\"{name}\"}}"), "value": 1})).collect();
-    let all_fired = "group by (alertname) (last_over_time(ALERTS{alertstate=\"firing\"}[1d]))";
-    let fired = json!({"expr": all_fired, "eval_time": at(minute), "exp_samples": fired});
+    let fired = have_fired(fired, minute);
     json!({"name": name, "interval": "1m", "input_series": series, "promql_expr_test": [fired], "alert_rule_test": alerts})
 }
 
@@ -239,11 +224,7 @@ fn tests(program: &str, all: &BTreeMap<String, Scenes>) -> Vec<Value> {
 #[test]
 fn alerts_fire_when_they_should_and_only_then() {
     let (folder, all) = (tempfile::tempdir().unwrap(), Scenes::all());
-    let written = all.keys().map(|program| {
-        let tests = tests(program, &all);
-        let content = json!({"rule_files": rule_files(), "evaluation_interval": "1m", "tests": tests});
-        file(folder.path(), program, &content)
-    });
+    let written = all.keys().map(|program| test_file(folder.path(), program, &tests(program, &all)).unwrap());
     let written: Vec<PathBuf> = written.collect();
-    promtool(&["test", "rules"], &written);
+    promtool(&["test", "rules"], &written).unwrap();
 }

@@ -1,5 +1,7 @@
 //! Which alerts fire for what the programs themselves expose while something goes wrong, and that none does while nothing is.
 
+use gimbal_testkit::api_proxy::{Calls, Trouble};
+use gimbal_testkit::{ApiProxy, Pki};
 use gimbal_tests::{Alerts, Discoverer, Mirror, Scene, Target, Writer, expect_log, expect_metric, slice_of, svc};
 
 const SERVICES: u32 = 4;
@@ -73,6 +75,13 @@ async fn each_trouble_fires_its_own_alert_and_quiet_fires_none() {
     expect_log(&stranger.process, &["no stream to the writer", "UnknownBackend"]).await.unwrap();
     alerts.expect(&["GimbalBackendRefused"]).await.unwrap();
     drop(stranger);
+
+    // One whose certificate is of another authority.
+    let alerts = Alerts::watch(&targets).await;
+    let pair = Pki::create(scene.path("elsewhere")).unwrap().backend("node02").unwrap();
+    let stranger = scene.discoverer_as(&pair, "node02", &scene.source, writer.port, &[]).unwrap();
+    alerts.expect(&["GimbalHandshakesFail"]).await.unwrap();
+    drop(stranger);
     // What was counted is of the past now.
     let alerts = Alerts::watch(&targets).await;
 
@@ -85,4 +94,29 @@ async fn each_trouble_fires_its_own_alert_and_quiet_fires_none() {
     let alerts = Alerts::watch(&targets).await;
     writer.process.kill().unwrap();
     alerts.expect(&["GimbalKubernetesDiscovererDisconnected", "GimbalWriterWithoutLeader"]).await.unwrap();
+}
+
+/// The API server fails to write: what waits for it is rejected for that long, which is the second alert.
+#[tokio::test(flavor = "multi_thread")]
+async fn writes_that_fail_fire_theirs() {
+    let scene = Scene::start().await.unwrap();
+    for number in 0..SERVICES {
+        scene.put(&svc("team1", &web(number), &[("http", 80)])).await.unwrap();
+    }
+    offer(&scene, 10).await;
+    let api = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
+    let writer = scene.writer_through(&api, &scene.config(&["node02"], "").unwrap(), &[]).await.unwrap();
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    for number in 0..SERVICES {
+        Mirror::expect_count(&scene.gimbal, "team1", &format!("node02-{}", web(number)), 10).await.unwrap();
+    }
+    all_is_well(&writer, &discoverer).await;
+    let alerts = Alerts::watch(&[Target { job: "gimbal-writer", admin_port: writer.admin_port }]).await;
+    api.trouble(&[Calls::Writes], Trouble::Answer(500, None));
+    offer(&scene, 12).await;
+    alerts.expect(&["GimbalServicesRejected", "GimbalWritesFail"]).await.unwrap();
+    api.recover();
+    for number in 0..SERVICES {
+        Mirror::expect_count(&scene.gimbal, "team1", &format!("node02-{}", web(number)), 12).await.unwrap();
+    }
 }

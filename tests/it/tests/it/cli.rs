@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use gimbal_testkit::assets::Asset;
 use gimbal_testkit::process::{binary, free_port};
 use gimbal_testkit::{Pki, Process, San};
 use gimbal_tests::{Mirror, Scene, expect_log, expect_metric, get, slice_of, svc};
@@ -220,6 +221,16 @@ fn help_that_cannot_be_written_is_one_line() {
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.starts_with("error: cannot write to standard output: ") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn kubectl_takes_gimbalctl_as_a_plug_in() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(binary("gimbalctl").unwrap(), dir.path().join("kubectl-gimbal")).unwrap();
+    let mut kubectl = std::process::Command::new(Asset::Kubectl.path().unwrap());
+    let ended = kubectl.args(["gimbal", "why", "no-namespace"]).env("PATH", dir.path()).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.code() == Some(2) && said.contains("write it as namespace/name"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,10 +1,9 @@
 //! The status page in a real browser: by keyboard alone, for a screen reader, in the dark, and on a phone. `cargo xtask prove page`
 //! runs it, since a browser takes long to install.
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use gimbal_testkit::assets;
+use gimbal_testkit::{assets, is_without_network};
 use gimbal_tests::{Scene, slice_of, svc};
 use serde_json::Value;
 
@@ -12,8 +11,6 @@ mod chromium;
 
 use chromium::{Look, Tab};
 
-/// Set in the namespace in which the browser runs.
-const INSIDE: &str = "GIMBAL_WITHOUT_NETWORK";
 /// Where pictures are written, for the documentation.
 const PICTURES: &str = "GIMBAL_PICTURES";
 
@@ -24,29 +21,18 @@ const LOOKS: [Look; 4] = [
     Look { name: "phone-dark", width: 360, height: 780, dark: true },
 ];
 
-/// Runs this test again where there is no network but the loopback device. Whether this is already there.
-fn is_without_network(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    // Nothing can be built or downloaded in there.
-    for name in ["gimbal-writer", "gimbal-kubernetes-discoverer"] {
-        gimbal_testkit::process::binary(name).unwrap();
-    }
-    assets::Asset::ALL.iter().for_each(|asset| drop(asset.path().unwrap()));
-    for found in [assets::chromium(), assets::axe()] {
-        assert!(found.unwrap().is_file());
-    }
-    let status = Command::new("unshare")
-        .args(["--user", "--map-root-user", "--net", "sh", "-ec", "ip link set lo up; exec \"$0\" \"$@\""])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INSIDE, "1")
-        .stdin(Stdio::null())
-        .status()
-        .unwrap();
-    assert!(status.success(), "{test} failed without a network: {status}");
-    false
+/// Returns whether this is where there is no network; the test runs there.
+fn is_alone(test: &str) -> bool {
+    let prepare = || {
+        for name in ["gimbal-writer", "gimbal-kubernetes-discoverer"] {
+            gimbal_testkit::process::binary(name)?;
+        }
+        for asset in assets::Asset::ALL {
+            asset.path()?;
+        }
+        assets::chromium().and(assets::axe()).map(drop)
+    };
+    is_without_network(test, prepare).unwrap()
 }
 
 /// Presses Tab until the element that this selector finds has the focus.
@@ -78,7 +64,7 @@ async fn faults(tab: &mut Tab) -> Vec<String> {
 /// A page that finds no place comes back by itself, and one that is live says nothing of it when its connection is renewed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_stays_live() {
-    if !is_without_network("page_in_browser::a_page_stays_live") {
+    if !is_alone("page_in_browser::a_page_stays_live") {
         return;
     }
     let scene = Scene::start().await.unwrap();
@@ -114,7 +100,7 @@ async fn a_page_stays_live() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everybody_can_read_and_use_the_page() {
-    if !is_without_network("page_in_browser::everybody_can_read_and_use_the_page") {
+    if !is_alone("page_in_browser::everybody_can_read_and_use_the_page") {
         return;
     }
     let scene = Scene::start().await.unwrap();
