@@ -15,6 +15,7 @@ const PURE: &[&str] = &[
     "gimbal-kubernetes-source",
     "gimbal-kuryr-controller-core",
     "gimbal-kuryr-crd",
+    "gimbal-kuryr-isolation",
     "gimbal-kuryr-model",
     "gimbal-kuryr-packed",
     "gimbal-kuryr-resource",

@@ -10,8 +10,20 @@ const FOLDERS: [&str; 2] = ["crates", "services"];
 
 /// Names that mean the same in each crate that declares them: objects of Kubernetes and OpenStack in two forms, and the
 /// arguments of each program.
-const SAME: [&str; 10] =
-    ["Args", "Endpoint", "EndpointPort", "Endpoints", "Event", "Pool", "Protocol", "Service", "ServicePort", "Status"];
+const SAME: [&str; 12] = [
+    "Args",
+    "Endpoint",
+    "EndpointPort",
+    "Endpoints",
+    "Event",
+    "LabelSelector",
+    "NetworkPolicy",
+    "Pool",
+    "Protocol",
+    "Service",
+    "ServicePort",
+    "Status",
+];
 
 pub fn check() -> anyhow::Result<()> {
     let root = shell::root();

@@ -11,10 +11,12 @@
 //! object and what it makes of a Service and its parts is up to an [`JoinOutput`].
 
 mod join;
+mod list_progress;
 mod listing;
 mod service_record;
 #[cfg(feature = "test-support")]
 pub mod test_support;
 
 pub use join::{Join, JoinOutput};
+pub use list_progress::ListProgress;
 pub use service_record::ServiceRecord;

@@ -12,6 +12,8 @@ mod event;
 mod ingress;
 mod lifecycle;
 mod meta;
+mod network_policy;
+mod pod;
 mod secret;
 mod text;
 
@@ -33,6 +35,11 @@ pub use ingress::{
 };
 pub use lifecycle::{LifecycleMeta, OwnerReference};
 pub use meta::{Kind, List, ListMeta, Meta, Object, OwnedMeta, Status, StatusCause, StatusDetails};
+pub use network_policy::{
+    IpBlock, LabelSelector, LabelSelectorRequirement, NetworkPolicy, NetworkPolicyEgressRule, NetworkPolicyIngressRule,
+    NetworkPolicyPeer, NetworkPolicyPort, NetworkPolicySpec,
+};
+pub use pod::{ContainerPort, Pod, PodContainer, PodIp, PodSpec, PodStatus};
 pub use secret::{TlsSecret, WipedText};
 
 /// Labels and annotations that Gimbal reads or writes.

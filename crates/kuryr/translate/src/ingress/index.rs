@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use gimbal_kubernetes_join::ListProgress;
 use gimbal_kubernetes_objects::{Ingress, IngressClass};
 use gimbal_kuryr_crd::names::{annotations, finalizers};
 use gimbal_kuryr_model::Text;
@@ -73,37 +74,6 @@ pub(crate) struct Routed<'a> {
     pub(crate) placement: &'a RouterPlacement,
     /// Whether its class is gone.
     pub(crate) lacks_class: bool,
-}
-
-/// What a list has had so far.
-#[derive(Debug)]
-pub(crate) struct ListProgress<K> {
-    seen: Option<BTreeSet<K>>,
-    is_complete: bool,
-}
-
-impl<K> Default for ListProgress<K> {
-    fn default() -> Self {
-        Self { seen: None, is_complete: false }
-    }
-}
-
-impl<K: Ord + Clone> ListProgress<K> {
-    pub(crate) fn begin(&mut self) {
-        self.seen = Some(BTreeSet::new());
-    }
-
-    pub(crate) fn saw(&mut self, key: &K) {
-        if let Some(seen) = &mut self.seen {
-            seen.insert(key.clone());
-        }
-    }
-
-    /// What was listed. A list that never began has nothing.
-    pub(crate) fn end(&mut self) -> BTreeSet<K> {
-        self.is_complete = true;
-        self.seen.take().unwrap_or_default()
-    }
 }
 
 impl IngressIndex {
@@ -191,7 +161,7 @@ impl IngressIndex {
     /// Whether Ingresses and classes have each been listed completely at least once.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.ingress_list.is_complete && self.class_list.is_complete
+        self.ingress_list.is_complete() && self.class_list.is_complete()
     }
 
     /// Whether an annotation of an Ingress that is routed does not say by which router.

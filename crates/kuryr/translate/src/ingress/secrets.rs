@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use gimbal_kubernetes_join::ListProgress;
 use gimbal_kuryr_model::{CertificateHash, Text};
 use gimbal_model::SourceKey;
-
-use super::index::ListProgress;
 
 /// What is known of a certificate that can be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
