@@ -68,7 +68,15 @@ impl Actor {
             !memory.certificates.held.contains_key(&wish.hash)
                 && memory.block_of(&PlanPart::Certificate(wish.hash), now).is_none()
         };
-        Some(self.unstored().filter(is_needed).take(MOST_AT_A_TIME).map(|wish| wish.hash).collect())
+        let mut needed: Vec<CertificateHash> = self.unstored().filter(is_needed).map(|wish| wish.hash).collect();
+        // One that does not come takes the place of no other.
+        needed.sort_by_key(|hash| self.is_overdue(hash, now));
+        Some(needed.into_iter().take(MOST_AT_A_TIME).collect())
+    }
+
+    /// Whether a content was asked for so long ago that it may never come.
+    fn is_overdue(&self, hash: &CertificateHash, now: Duration) -> bool {
+        self.memory.certificates.asked.get(hash).is_some_and(|asked| *asked + ASK_AGAIN <= now)
     }
 
     /// Takes note that the cluster is asked for a content.
@@ -232,8 +240,9 @@ impl Actor {
         let lacking = self.namespaces_without_certificates(wanted);
         // A listener for HTTPS has to have one. What is about to be stored may be for a host that another namespace had until now.
         let comes = wishes.iter().any(|wish| self.usable(wish).is_none() && self.is_about_to_be_stored(wish, now));
-        let stays_whole = references.is_empty() || comes || self.redirects_are_left(wanted);
-        if lacking.is_empty() && !stays_whole {
+        let stays_whole = references.is_empty() || comes;
+        let redirects = self.redirects_left(wanted, now);
+        if lacking.is_empty() && redirects.is_empty() && !stays_whole {
             return references;
         }
         // Until all of a namespace are stored, while it is not known what is, or while clients are sent to HTTPS that are not to be, what
@@ -242,7 +251,8 @@ impl Actor {
         let stays = |reference: &str| {
             let secret = self.seen.secrets.iter().find(|one| one.reference == reference);
             let namespace = secret.and_then(SeenSecret::namespace);
-            stays_whole || namespace.is_none_or(|namespace| lacking.contains(namespace))
+            let is_needed = |namespace: &str| lacking.contains(namespace) || redirects.are_of(namespace);
+            stays_whole || namespace.is_none_or(is_needed)
         };
         for (at, reference) in self.served_references().into_iter().enumerate() {
             if !references.contains(&reference) && stays(&reference) {
@@ -260,10 +270,7 @@ impl Actor {
             None => true,
             Some(block) => *block == Block::Failing && !self.memory.fails_on(part),
         };
-        let asked = self.memory.certificates.asked.get(&wish.hash);
-        goes_on(&PlanPart::Certificate(wish.hash))
-            && goes_on(&PlanPart::Secrets)
-            && asked.is_none_or(|asked| now < *asked + ASK_AGAIN)
+        goes_on(&PlanPart::Certificate(wish.hash)) && goes_on(&PlanPart::Secrets) && !self.is_overdue(&wish.hash, now)
     }
 
     /// Returns the namespaces of Secrets for which nothing is stored that could be used.

@@ -16,8 +16,7 @@ use crate::memory::PlanPart;
 use crate::pools::{PoolsByTag, differing, pool_change};
 use crate::ranges::{covers, may_open};
 use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
-use crate::seen_policy::SeenPolicy;
-use crate::step::{BalancerStep, Block};
+use crate::step::BalancerStep;
 use crate::target::{TERMINATED_HTTPS, WantedBalancer, WantedListener, WantedMember};
 
 /// The limit of connections to a listener, and its value where there is none.
@@ -248,7 +247,9 @@ impl Actor {
         target: &WantedBalancer<'_>,
         now: Duration,
     ) -> Option<BalancerStep> {
-        if let Some(step) = self.surplus_listener(balancer, |one| kept.contains(one.id.as_str()), now) {
+        let is_kept = |one: &SeenListener| kept.contains(one.id.as_str());
+        let listener = self.surplus_listener(balancer, is_kept, now);
+        if let Some(step) = listener.or_else(|| self.surplus_over_https(balancer, is_kept, now)) {
             return Some(step);
         }
         let may_go = |id: &str, tags: &[String]| self.part_may_go(id, tags) && self.may_remove(id, now);
@@ -267,7 +268,8 @@ impl Actor {
         Some(BalancerStep::Change(CloudChange::DeletePool { id: pool.id.clone() }))
     }
 
-    /// Removes a listener that is not kept. One that cannot be removed is in the way of no other.
+    /// Removes a listener that is not kept. One that cannot be removed is in the way of no other, and one for HTTPS goes after the
+    /// redirects that lead there.
     pub(crate) fn surplus_listener(
         &self,
         balancer: &SeenBalancer,
@@ -275,21 +277,10 @@ impl Actor {
         now: Duration,
     ) -> Option<BalancerStep> {
         let may_go = |one: &SeenListener| self.part_may_go(&one.id, &one.tags) && self.may_remove(&one.id, now);
-        let is_led_to = |one: &SeenListener| one.protocol == TERMINATED_HTTPS && self.is_redirected_to(balancer, now);
+        let is_led_to =
+            |one: &SeenListener| one.protocol == TERMINATED_HTTPS && !self.redirects_in(balancer, now).is_empty();
         let listener = balancer.listeners.iter().find(|one| !is_kept(one) && may_go(one) && !is_led_to(one))?;
         Some(BalancerStep::Change(CloudChange::DeleteListener { id: listener.id.clone() }))
-    }
-
-    /// Whether policies of ours send clients to HTTPS, which has to answer them until these policies have gone: unless what takes their
-    /// place lacks the room that is taken there.
-    fn is_redirected_to(&self, balancer: &SeenBalancer, now: Duration) -> bool {
-        let lacks_room = |(part, block): (&PlanPart, &Block)| {
-            matches!(block, Block::Quota(_)) && !matches!(part, PlanPart::Balancer | PlanPart::Successor)
-        };
-        let is_ours = |one: &SeenPolicy| self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
-        let sends = |one: &SeenPolicy| one.sends_to_https() && is_ours(one);
-        let others = balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS);
-        others.flat_map(|one| &one.policies).any(sends) && !self.memory.blocked(now).any(lacks_room)
     }
 
     pub(crate) fn part_may_go(&self, id: &str, tags: &[String]) -> bool {

@@ -7,6 +7,7 @@ pub(crate) mod content;
 pub(crate) mod difference;
 pub(crate) mod early;
 pub(crate) mod fold;
+pub(crate) mod going;
 pub(crate) mod order;
 pub(crate) mod policies;
 pub(crate) mod rebuild;

@@ -135,6 +135,8 @@ pub struct FoundOwner {
     pub owner: Text,
     /// The load balancer's name: that of the key it was made for, unless somebody has changed it since.
     pub name: Text,
+    /// How many members its pools have; unset: not all could be listed.
+    pub members: Option<u64>,
 }
 
 /// What came of an adoption.

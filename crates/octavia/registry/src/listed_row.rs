@@ -11,8 +11,9 @@ use crate::owner_look::{OwnerRows, ids};
 /// A row of a list, packed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedRow {
-    /// Its ID, for which nothing is unpacked.
+    /// Its ID, and of a pool the number of its members: for these nothing is unpacked.
     id: Option<Box<str>>,
+    members: u32,
     row: PackedValue<Value>,
 }
 
@@ -21,6 +22,11 @@ impl ListedRow {
     #[must_use]
     pub fn get(&self) -> Arc<Value> {
         self.row.get()
+    }
+
+    /// Returns how many members a pool has.
+    pub(crate) fn members(&self) -> u32 {
+        self.members
     }
 
     /// Returns the row, and gives up the packed one.
@@ -34,7 +40,8 @@ impl ListedRow {
 
 impl From<Value> for ListedRow {
     fn from(row: Value) -> Self {
-        Self { id: row["id"].as_str().map(Box::from), row: PackedValue::new(Arc::new(row)) }
+        let members = row["members"].as_array().map_or(0, Vec::len).try_into().unwrap_or(u32::MAX);
+        Self { id: row["id"].as_str().map(Box::from), members, row: PackedValue::new(Arc::new(row)) }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::event::{FoundOwner, RegistryEvent};
 use crate::fingerprint::{has_tag, tags_of};
 use crate::left::LeftRows;
 use crate::listed_row::{ListedRow, RowsById, by_id};
-use crate::owner_look::{list, secrets_of_project};
+use crate::owner_look::{ids, list, secrets_of_project};
 use crate::shared::{ReadFor, RegistryCore};
 use crate::unreadable::RUNS;
 
@@ -82,6 +82,17 @@ struct PollRun {
     left: LeftRows,
     /// The references of secrets, by owner; unset: not listed, or not all could be read.
     secrets: Option<SecretsByOwner>,
+}
+
+impl PollRun {
+    /// Returns how many members the pools of a load balancer have; `None` if not all could be listed.
+    fn members_of(&self, balancer: &Value) -> Option<u64> {
+        if balancer["project_id"].as_str().is_some_and(|project| self.failed.contains_key(project)) {
+            return None;
+        }
+        let pools = ids(&balancer["pools"]);
+        Some(pools.iter().filter_map(|id| self.pools.get(id)).map(|pool| u64::from(pool.members())).sum())
+    }
 }
 
 /// When the next lists are due, and those that go on.
@@ -355,17 +366,18 @@ impl ManagedCluster {
         if std::mem::replace(&mut self.poller.told_in, self.life) == self.life {
             return;
         }
-        let mut rows: Vec<(Text, Text, Text)> = Vec::new();
+        let mut rows: Vec<(Text, Text, Text, Option<u64>)> = Vec::new();
         for row in run.balancers.iter().map(ListedRow::get) {
             let text = |key: &str| Text::from(row[key].as_str().unwrap_or_default());
             let Some(owner) = marked_owner(tags_of(&row), tag, &self.settings.name) else { continue };
             let owners = owners_in(tags_of(&row)).take(if is_group(owner) { usize::MAX } else { 1 });
-            rows.extend(owners.map(|owner| (text("created_at"), owner.into(), text("name"))));
+            let members = run.members_of(&row);
+            rows.extend(owners.map(|owner| (text("created_at"), owner.into(), text("name"), members)));
         }
         rows.sort_unstable();
         let mut seen = BTreeSet::new();
-        let oldest = rows.into_iter().filter(|(_, owner, _)| seen.insert(owner.clone()));
-        let found = oldest.map(|(_, owner, name)| FoundOwner { owner, name }).collect();
+        let oldest = rows.into_iter().filter(|(_, owner, ..)| seen.insert(owner.clone()));
+        let found = oldest.map(|(_, owner, name, members)| FoundOwner { owner, name, members }).collect();
         let (cluster, is_complete) = (self.settings.name.clone(), run.unnamed.is_empty());
         shared.events.push(RegistryEvent::Listed { cluster, found, is_complete });
     }

@@ -280,7 +280,8 @@ impl ClusterState {
                 let (placed, kept) = policy.without_kept(policy.placed(wanted));
                 let (placed, members) = policy.with_allowed_members(placed)?;
                 let (placed, waiting) = if placed.header.routing.is_some() {
-                    with_most_members(placed, former, self.used.most_members(key, &policy.quota))
+                    let most = self.used.most_members(key, &policy.quota).min(self.ranking.most_members(key));
+                    with_most_members(placed, former, most)
                 } else {
                     (placed, 0)
                 };

@@ -22,6 +22,8 @@ pub(super) struct Ranking {
     pub(super) snapshots: Vec<(Option<Vec<Text>>, Instant)>,
     /// The age of what exists of entries that the quota had no room for: the lower, the older.
     ages: BTreeMap<DesiredKey, usize>,
+    /// How many members each router has in OpenStack, until all has been decided about once.
+    had: BTreeMap<DesiredKey, u64>,
 }
 
 impl Ranking {
@@ -33,6 +35,13 @@ impl Ranking {
     /// Returns the order in which entries get another chance: what exists before what is new, older before younger.
     pub(super) fn place(&self, key: &DesiredKey) -> usize {
         self.ages.get(key).copied().unwrap_or(usize::MAX)
+    }
+
+    /// Returns the most members that a router may have for now, whatever there is room for. It is served with as many as there is
+    /// room for, and a Service for which there is none is not. So what a router has is its own, and it gets more when the Services
+    /// have what they had.
+    pub(super) fn most_members(&self, key: &DesiredKey) -> u64 {
+        self.had.get(key).copied().unwrap_or(u64::MAX)
     }
 
     pub(super) fn forget(&mut self, key: &DesiredKey) {
@@ -75,6 +84,11 @@ impl Clusters {
         for key in &keys {
             self.check(name, key, now);
         }
+        let state = self.clusters.get_mut(name);
+        let routers = state.map(|state| std::mem::take(&mut state.ranking.had)).unwrap_or_default();
+        for key in routers.keys() {
+            self.check(name, key, now);
+        }
         if let Some(state) = self.clusters.get_mut(name) {
             let refused = &state.refused;
             state.ranking.ages.retain(|key, _| refused.contains_key(key));
@@ -89,8 +103,8 @@ impl Clusters {
 impl ClusterState {
     /// Returns all keys in the order in which they are decided about.
     fn ranked(&mut self, found: &[FoundOwner]) -> Vec<DesiredKey> {
-        let found: BTreeMap<&Text, (usize, &Text)> =
-            found.iter().enumerate().map(|(age, one)| (&one.owner, (age, &one.name))).collect();
+        let found: BTreeMap<&Text, (usize, &FoundOwner)> =
+            found.iter().enumerate().map(|(age, one)| (&one.owner, (age, one))).collect();
         let mut by_owner: BTreeMap<&Text, Vec<&DesiredKey>> = BTreeMap::new();
         for (key, entry) in self.end.entries() {
             by_owner.entry(entry.owner()).or_default().push(key);
@@ -99,7 +113,7 @@ impl ClusterState {
         let mut contested = Vec::new();
         for (owner, keys) in by_owner.into_iter().filter(|(_, keys)| keys.len() > 1) {
             let name = match found.get(owner) {
-                Some((_, name)) => Some(*name),
+                Some((_, one)) => Some(&one.name),
                 None if self.ranking.is_complete => continue,
                 // What it has may be where nothing could be listed.
                 None => None,
@@ -121,15 +135,21 @@ impl ClusterState {
         }
         let mut places: Vec<_> = self.end.entries().map(|(key, entry)| (place(entry, &found), key.clone())).collect();
         self.ranking.ages = places.iter().filter_map(|((age, ..), key)| Some((key.clone(), (*age)?))).collect();
-        // Those without an age come last.
-        places.sort_by_cached_key(|((age, rest), key)| (!first.contains(key), age.is_none(), *age, *rest, key.clone()));
+        let routers = self.end.entries().filter(|(key, _)| key.kind == DesiredKind::L7Router);
+        let had = routers.filter_map(|(key, entry)| Some((key.clone(), found.get(entry.owner())?.1.members?)));
+        self.ranking.had = had.collect();
+        // Routers come first, with what they have, and those without an age last.
+        let had = &self.ranking.had;
+        places.sort_by_cached_key(|((age, rest), key)| {
+            (!first.contains(key), !had.contains_key(key), age.is_none(), *age, *rest, key.clone())
+        });
         places.into_iter().map(|(_, key)| key).collect()
     }
 }
 
 /// Returns the age of what exists of an entry, and the order among those of which nothing does: first those whose status says
 /// that something did, and those that go last.
-fn place(entry: &DesiredEntry, found: &BTreeMap<&Text, (usize, &Text)>) -> (Option<usize>, u8) {
+fn place(entry: &DesiredEntry, found: &BTreeMap<&Text, (usize, &FoundOwner)>) -> (Option<usize>, u8) {
     let rest = match entry {
         DesiredEntry::LoadBalancer(wanted) => u8::from(!wanted.header.known),
         DesiredEntry::Deleting { .. } => 2,

@@ -30,6 +30,8 @@ struct Ends {
     generation: u64,
     messages: mpsc::Receiver<ToController>,
     balancers: Vec<Value>,
+    /// The number of members that the pool of an owner has.
+    members: BTreeMap<&'static str, u64>,
     changes: Vec<String>,
 }
 
@@ -89,6 +91,16 @@ impl Ends {
 
     /// The same with a policy, whatever its project and subnet.
     fn with_policy(entries: &[(DesiredKey, DesiredEntry)], made: &[(&str, &str)], policy: ClusterPolicy) -> Self {
+        Self::with_members(entries, made, policy, &[])
+    }
+
+    /// The same where the pools of owners have these numbers of members.
+    fn with_members(
+        entries: &[(DesiredKey, DesiredEntry)],
+        made: &[(&str, &str)],
+        policy: ClusterPolicy,
+        members: &[(&'static str, u64)],
+    ) -> Self {
         let now = Instant::now();
         let config = ClusterConfig {
             name: "prod1".parse().unwrap(),
@@ -106,8 +118,13 @@ impl Ends {
         let mut agent = controller(entries, now);
         agent.connected(now);
         let (generation, messages) = (0, mpsc::channel(1).1);
-        let mut ends = Self { now, agent, all, generation, messages, balancers: Vec::new(), changes: Vec::new() };
+        let (balancers, members) = (Vec::new(), members.iter().copied().collect());
+        let mut ends = Self { now, agent, all, generation, messages, balancers, members, changes: Vec::new() };
         ends.balancers = made.iter().zip(0..).map(|((owner, name), nth)| balancer(owner, name, nth)).collect();
+        for (row, (owner, _)) in ends.balancers.iter_mut().zip(made) {
+            row["pools"] =
+                ends.members.get(*owner).map(|_| json!({"id": format!("pool-{owner}")})).into_iter().collect();
+        }
         ends.exchange();
         ends
     }
@@ -165,8 +182,15 @@ impl Ends {
             let mut tags = read.query.iter().filter(|(key, _)| *key == "tags").flat_map(|(_, tags)| tags.split(','));
             tags.all(|tag| row["tags"].as_array().is_some_and(|all| all.iter().any(|one| one == tag)))
         };
-        let rows = self.balancers.iter().filter(|_| read.path == "loadbalancers");
-        rows.filter(|row| is_listed(row)).cloned().collect()
+        let pool = |(owner, members): (&&str, &u64)| {
+            let members: Vec<Value> = (0..*members).map(|nth| json!({"id": format!("{owner}-{nth}")})).collect();
+            json!({"id": format!("pool-{owner}"), "project_id": "own", "members": members})
+        };
+        match &*read.path {
+            "loadbalancers" => self.balancers.iter().filter(|row| is_listed(row)).cloned().collect(),
+            "pools" => self.members.iter().map(pool).collect(),
+            _ => Vec::new(),
+        }
     }
 
     fn run(&mut self, seconds: u32) {

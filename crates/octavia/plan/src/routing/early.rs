@@ -1,4 +1,4 @@
-//! Redirects from HTTP to HTTPS: they come when HTTPS answers, and go before it stops.
+//! Redirects from HTTP to HTTPS: they come when HTTPS answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -6,12 +6,7 @@ use std::collections::BTreeSet;
 use gimbal_kuryr_model::{DesiredLoadBalancer, Route, RouteTarget, Routing};
 
 use crate::actor::Actor;
-use crate::certificates::{namespace_of, terminates};
-use crate::children::listener_at;
-use crate::routing::content::{content, wanted_content};
-use crate::routing::difference::leads_there;
-use crate::routing::fold::{WantedPolicy, fold};
-use crate::seen_policy::SeenPolicy;
+use crate::certificates::namespace_of;
 
 /// Which clients may be sent to HTTPS.
 #[derive(Debug, Default)]
@@ -62,27 +57,5 @@ impl Actor {
             lacking: self.namespaces_without_certificates(wanted),
             sent: sends.filter_map(|one| one.prefix.as_deref()).collect(),
         }
-    }
-
-    /// Whether a policy that is to go sends clients to HTTPS. Until it has gone, nothing is taken away there: they would find another
-    /// certificate, or no route.
-    pub(crate) fn redirects_are_left(&self, wanted: &DesiredLoadBalancer) -> bool {
-        let (Some(balancer), Some(routing)) = (self.balancer(), wanted.header.routing.as_deref()) else { return false };
-        let is_left = |seen: &SeenPolicy, policies: &[WantedPolicy]| {
-            let is_it = |one: &WantedPolicy| {
-                leads_there(balancer, seen, one) && wanted_content(one) == content(&seen.action, &seen.rules)
-            };
-            !policies.iter().any(is_it)
-        };
-        let sends = |one: &&SeenPolicy| one.sends_to_https() && self.part_may_go(&one.id, &one.tags);
-        let listeners = wanted.header.listeners.iter().map(|wish| wish.id).filter(|id| !terminates(wanted, *id));
-        self.serves_https(wanted)
-            && listeners.filter_map(|id| Some((id, listener_at(balancer, id)?))).any(|(id, seen)| {
-                let mut sent = seen.policies.iter().filter(sends).peekable();
-                sent.peek().is_some() && {
-                    let policies = fold(routing, id).policies;
-                    sent.any(|one| is_left(one, &policies))
-                }
-            })
     }
 }

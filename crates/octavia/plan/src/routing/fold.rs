@@ -9,6 +9,8 @@ use gimbal_kuryr_model::{
 use crate::routing::taken::TakenRequests;
 use crate::seen_policy::identity;
 
+/// The kind of a rule about the host.
+pub(crate) const HOST: &str = "HOST_NAME";
 /// The most characters of a rule's value.
 const LONGEST: usize = 255;
 
@@ -65,6 +67,11 @@ impl WantedPolicy {
 
     pub(crate) fn is_redirect(&self) -> bool {
         matches!(self.to, RouteTarget::Redirect(_))
+    }
+
+    /// Returns what it compares the host with.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.rules.iter().find(|rule| rule.kind == HOST).map(|rule| rule.value.as_str())
     }
 
     /// Returns the number of changes that make it on a living listener: itself, its rules, and its place.
@@ -181,7 +188,7 @@ fn host_rule(host: &HostMatch) -> Option<WantedRule> {
         HostMatch::Exact(host) => format!("^{}(:[0-9]+)?$", escaped(host)),
         HostMatch::Wildcard(parent) => format!(r"^[^.]+\.{}(:[0-9]+)?$", escaped(parent)),
     };
-    Some(WantedRule { kind: "HOST_NAME", compare: "REGEX", value })
+    Some(WantedRule { kind: HOST, compare: "REGEX", value })
 }
 
 /// Returns the expression of paths: `^/a(/|$)`, `^(/a|/b)$`, `^((/a|/b)$|(/c|/d)(/|$))`.

@@ -28,13 +28,10 @@ use serde_json::{Map, Value, json};
 use crate::change::CloudChange;
 use crate::mark::with_missing;
 use crate::routing::content::{content, rule_content, wanted_content};
-use crate::routing::fold::{WantedPolicy, WantedRule};
+use crate::routing::fold::{HOST, WantedPolicy, WantedRule};
 use crate::routing::order::{Found, Order};
 use crate::seen::{Provisioning, SeenListener};
 use crate::seen_policy::SeenPolicy;
-
-/// The kind of a rule about the host.
-const HOST: &str = "HOST_NAME";
 
 /// A policy, and what can be done about it.
 #[derive(Debug, Clone)]
@@ -421,7 +418,7 @@ impl PolicyWish {
     }
 
     fn host(&self) -> Option<&str> {
-        self.policy.rules.iter().find(|rule| rule.kind == HOST).map(|rule| rule.value.as_str())
+        self.policy.host()
     }
 
     /// Returns the body of its creation on a listener: down, and without rules.
@@ -461,12 +458,13 @@ impl WantedRule {
     }
 }
 
-fn host_of(seen: &SeenPolicy) -> Option<&str> {
+/// Returns what a policy compares the host with.
+pub(crate) fn host_of(seen: &SeenPolicy) -> Option<&str> {
     seen.rules.iter().find(|rule| rule.kind == HOST).map(|rule| rule.value.as_str())
 }
 
 /// Whether one host may be both of these, as far as that is simple to say. Unset: any.
-fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
+pub(crate) fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
     let is_wild = |value: &str| value.starts_with("^[");
     let (Some(one), Some(other)) = (one, other) else { return true };
     one == other || is_wild(one) || is_wild(other)

@@ -16,6 +16,7 @@ use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
 use crate::routing::early::without_redirects;
 use crate::routing::fold::{FoldedRoutes, WantedPolicy, fold};
+use crate::routing::going::GoingRedirects;
 use crate::routing::policies::{DefaultPool, PolicyGoes, PolicyPlan, PolicyRepair, PolicyWay, PolicyWish};
 use crate::seen::{SeenBalancer, SeenListener, SeenPool};
 use crate::seen_policy::SeenPolicy;
@@ -197,21 +198,21 @@ impl Actor {
         let kept = |seen: &SeenPolicy| seen.tags.iter().any(|tag| tag == KEEP);
         // What takes the place of a redirect may need the room of what goes here.
         let lacks_room = || self.memory.blocked(now).any(|(_, block)| matches!(block, Block::Quota(_)));
-        let is_https = terminates(target.wanted, listener_id);
-        let is_held = is_https && self.redirects_are_left(target.wanted) && !lacks_room();
+        let are_led_to = terminates(target.wanted, listener_id) && !lacks_room();
+        let redirects = if are_led_to { self.redirects_left(target.wanted, now) } else { GoingRedirects::default() };
         of(&PolicyPlan {
             listener,
             wishes: &wishes,
             default: default.filter(|_| leads),
             goes: &|seen| match self.policy_goes(seen, now) {
-                PolicyGoes::Now if is_held => PolicyGoes::Soon,
+                PolicyGoes::Now => redirects.policy_goes(seen),
                 goes => goes,
             },
             may_be_taken: &|seen| ours(seen) || !kept(seen),
         })
     }
 
-    fn policy_goes(&self, seen: &SeenPolicy, now: Duration) -> PolicyGoes {
+    pub(crate) fn policy_goes(&self, seen: &SeenPolicy, now: Duration) -> PolicyGoes {
         if !self.part_may_go(&seen.id, &seen.tags) {
             return PolicyGoes::NotYet;
         }
@@ -223,7 +224,7 @@ impl Actor {
     }
 
     /// Returns when something comes that is left alone; `None`: it is not.
-    fn unless_part_blocked(&self, part: &PlanPart, now: Duration) -> Option<PolicyWay> {
+    pub(crate) fn unless_part_blocked(&self, part: &PlanPart, now: Duration) -> Option<PolicyWay> {
         Some(match self.memory.block_of(part, now)? {
             Block::Failing if !self.memory.fails_on(part) => PolicyWay::Soon,
             Block::Failing => PolicyWay::Later,
@@ -233,7 +234,7 @@ impl Actor {
     }
 
     /// Returns when a policy comes whose pool cannot be led to yet.
-    fn way_of_missing(&self, part: &PlanPart, pool: &Text, now: Duration) -> PolicyWay {
+    pub(crate) fn way_of_missing(&self, part: &PlanPart, pool: &Text, now: Duration) -> PolicyWay {
         let pool = PoolId::Service(pool.clone());
         let parts = [part.clone(), PlanPart::of_pool(&pool), PlanPart::NewMembers(pool)];
         let ways: Vec<PolicyWay> = parts.iter().filter_map(|part| self.unless_part_blocked(part, now)).collect();

@@ -17,12 +17,12 @@ fn name((secret, content): (&str, u8)) -> String {
     format!("gimbal/prod1/c1/u1/{}/{secret}", certificate(secret, content).hash)
 }
 
-fn names(certificates: &[(&'static str, u8)]) -> Vec<String> {
+pub fn names(certificates: &[(&'static str, u8)]) -> Vec<String> {
     certificates.iter().copied().map(name).collect()
 }
 
 /// The default certificate, and the others in the order of their names: which is chosen depends on what they are for.
-fn served(world: &World) -> Option<Vec<String>> {
+pub fn served(world: &World) -> Option<Vec<String>> {
     let balancer = world.actor.balancer()?.id.clone();
     world.cloud.certificates(&balancer, 443).map(|all| sorted(all.to_vec()))
 }
@@ -34,7 +34,7 @@ fn sorted(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-fn stored(world: &World) -> Vec<String> {
+pub fn stored(world: &World) -> Vec<String> {
     let mut names: Vec<String> = world.cloud.secrets().into_values().collect();
     names.sort();
     names
@@ -409,6 +409,21 @@ fn a_host_that_moves_to_another_namespace_has_its_certificate_until_the_next_is_
     world.actor.want(wish.entry());
     world.run_for(Duration::from_secs(180));
     assert_eq!(served(&world), Some(names(&[("c/tls", 2)])));
+}
+
+/// Eight are asked for at a time, and the ninth was waited for behind those that never come.
+#[test]
+fn certificates_that_never_come_keep_none_that_was_given_up() {
+    let (mut wish, mut world) = made(&[("a/tls", 1), ("c/tls", 2)]);
+    let new = ["b/0", "b/1", "b/2", "b/3", "b/4", "b/5", "b/6", "b/7", "b/8"];
+    wish.certificates = [("c/tls", 2)].into_iter().chain(new.into_iter().zip(10..)).collect();
+    world.is_silent = true;
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(180));
+    assert_eq!((served(&world), stored(&world)), (Some(names(&[("c/tls", 2)])), names(&[("c/tls", 2)])));
+    world.is_silent = false;
+    world.run_for(Duration::from_secs(300));
+    assert_eq!((world.step(), stored(&world).len()), (BalancerStep::Done, 10));
 }
 
 /// Who was sent there finds the certificate and the route that were there, until no one is sent there any more.

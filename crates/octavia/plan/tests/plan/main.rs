@@ -17,6 +17,7 @@ mod overlap;
 mod provider;
 mod ranges;
 mod rebuilt_routers;
+mod redirects;
 mod refusals;
 mod refused_members;
 mod removal;

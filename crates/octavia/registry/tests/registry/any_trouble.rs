@@ -3,16 +3,31 @@
 //!
 //! `cargo xtask prove simulation` runs many worlds.
 
-use gimbal_octavia_sim::{Dice, Fate};
+use gimbal_kuryr_model::DesiredKey;
+use gimbal_octavia_sim::{Dice, Fate, ProjectQuota};
 use gimbal_property::worlds;
 
-use crate::wish::{Wish, forwarded, key};
+use crate::wish::{Wish, forwarded, key, router_key};
 use crate::world::{MS, SECOND, World};
 
 const CLUSTERS: [&str; 2] = ["prod1", "prod2"];
+/// What routers have some of.
+const ROUTES: [(&str, &str, &str); 6] = [
+    ("a.test", "/api", "api"),
+    ("a.test", "", "web"),
+    ("b.test", "", "web"),
+    ("c.test", "/x", "api"),
+    ("c.test", "", "other"),
+    ("d.test", "", "api"),
+];
 
 fn wish(dice: &mut Dice, wish: &mut Wish) {
     match dice.below(6) {
+        0 | 2 if !wish.routes.is_empty() => {
+            let rest = ROUTES[1..].iter().copied().filter(|_| dice.one_in(2));
+            wish.routes = ROUTES[..1].iter().copied().chain(rest).collect();
+        }
+        1 if !wish.routes.is_empty() && dice.one_in(2) => wish.project = dice.pick(&["p1", "p2"]).to_owned(),
         0 => {
             wish.ports = [80, 443].into_iter().filter(|_| dice.one_in(2)).collect();
             if wish.ports.is_empty() {
@@ -41,9 +56,9 @@ fn fate(dice: &mut Dice) -> Option<Fate> {
 /// Something happens.
 fn event(world: &mut World, dice: &mut Dice, owners: &mut u64) {
     let cluster = dice.pick(&CLUSTERS);
-    let name = key("shop", &format!("s{}", dice.below(4)));
+    let name = if dice.one_in(4) { router_key() } else { key("shop", &format!("s{}", dice.below(4))) };
     let exists = world.wishes.get(&(cluster.to_owned(), name.clone())).cloned();
-    match (dice.below(12), exists) {
+    match (dice.below(13), exists) {
         (0, Some(wish)) if wish.deleting => world.forget(cluster, &name),
         (0 | 1, Some(_)) => world.change(cluster, &name, |wish| wish.deleting = true),
         (2, _) | (3..=8, None) => {
@@ -51,6 +66,9 @@ fn event(world: &mut World, dice: &mut Dice, owners: &mut u64) {
             let mut wish = Wish::new(&format!("{cluster}-u{owners}"), &world.subnet);
             wish.from_outside = dice.one_in(2);
             wish.floating = wish.from_outside && dice.one_in(2);
+            if name == router_key() {
+                wish.routes = ROUTES[..2].to_vec();
+            }
             world.want(cluster, name, wish);
         }
         (3..=8, Some(_)) => world.change(cluster, &name, |one| {
@@ -79,6 +97,17 @@ fn event(world: &mut World, dice: &mut Dice, owners: &mut u64) {
             }
             world.connect(nth, cluster);
         }
+        (11, _) if dice.one_in(3) => {
+            let quota = ProjectQuota {
+                listeners: dice.pick(&[None, Some(3)]),
+                pools: dice.pick(&[None, Some(4)]),
+                members: dice.pick(&[None, Some(8)]),
+                policies: dice.pick(&[None, Some(2)]),
+                ..ProjectQuota::default()
+            };
+            gimbal_property::note(|| format!("{:?} {quota:?}", world.cloud.now()));
+            world.cloud.set_quota("p1", quota);
+        }
         _ => {
             if let Some(fate) = fate(dice) {
                 world.cloud.expect(fate);
@@ -91,6 +120,7 @@ fn event(world: &mut World, dice: &mut Dice, owners: &mut u64) {
 fn calm(world: &mut World) {
     world.trouble = 0;
     world.cloud.forget_expectations();
+    world.cloud.set_quota("p1", ProjectQuota::default());
     for cluster in CLUSTERS {
         for nth in 0..world.writers.len() {
             world.silence(nth, cluster);
@@ -110,7 +140,9 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
             [world.made_by_hand(&[], None), world.made_by_hand(&["k8s-cluster:other", "k8s-svc-uid:u1"], None)];
         let before = theirs.clone().map(|id| world.row(&id));
         for cluster in CLUSTERS {
-            world.add_cluster(cluster);
+            let settings = world.add_cluster(cluster);
+            settings.projects.push("p2".into());
+            settings.rebuild_above = 4;
         }
         world.add_writer();
         world.add_writer();
@@ -133,6 +165,8 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
         world.run(300 * SECOND);
         assert_eq!(world.sent.len(), 0, "world {seed}: {:#?}", world.last_sent());
         assert_eq!(theirs.clone().map(|id| world.row(&id)), before, "world {seed}: of others");
+        let routes = world.wishes.values().filter(|wish| !wish.deleting).map(|wish| wish.routes.len()).sum::<usize>();
+        assert_eq!(world.rows("/v2/lbaas/l7policies", "l7policies").len(), routes, "world {seed}: policies");
 
         let all: Vec<_> = world.wishes.keys().cloned().collect();
         for (cluster, key) in &all {
@@ -179,6 +213,59 @@ fn a_kill_after_each_change_leaves_nothing_behind_and_makes_nothing_twice() {
                 assert!(nth > 5, "{nth}");
                 break;
             }
+        }
+    }
+}
+
+/// The same in the life of a router: made, changed, rebuilt, moved to another project, and given up for another one that gets its
+/// address.
+#[test]
+fn a_kill_after_each_change_of_a_router_leaves_nothing_behind_and_makes_nothing_twice() {
+    for nth in 1.. {
+        let mut world = World::new(0);
+        let settings = world.add_cluster("prod1");
+        settings.projects.push("p2".into());
+        settings.rebuild_above = 6;
+        world.add_writer();
+        world.connect(0, "prod1");
+        let is_killed = std::cell::Cell::new(false);
+        let kill = |world: &mut World| {
+            if !is_killed.get() && world.sent.len() >= nth {
+                is_killed.set(true);
+                world.restart(0);
+            }
+            let routes = world.wishes.values().filter(|wish| !wish.deleting).map(|wish| wish.routes.len());
+            let routes = routes.sum::<usize>();
+            world.is_converged() && world.rows("/v2/lbaas/l7policies", "l7policies").len() == routes
+        };
+        let (first, second) = (router_key(), DesiredKey { name: "other".into(), ..router_key() });
+        let routes = ROUTES[..2].to_vec();
+        let wish = Wish { routes, from_outside: true, floating: true, ..Wish::new("r1", &world.subnet) };
+        world.want("prod1", first.clone(), wish.clone());
+        world.run_until(300 * SECOND, "made", kill);
+        world.change("prod1", &first, |wish| {
+            wish.routes = vec![ROUTES[1], ROUTES[2]];
+            wish.members = vec![(2, 80), (7, 80)];
+        });
+        world.run_until(300 * SECOND, "changed", kill);
+        let before = world.balancers_of("r1");
+        world.change("prod1", &first, |wish| wish.routes = ROUTES.to_vec());
+        world.run_until(300 * SECOND, "rebuilt", kill);
+        assert_ne!(world.balancers_of("r1"), before);
+        world.change("prod1", &first, |wish| wish.project = "p2".to_owned());
+        world.run_until(300 * SECOND, "moved", kill);
+        let address = world.rows("/v2.0/floatingips", "floatingips")[0]["floating_ip_address"].clone();
+        let floating_address = address.as_str().map(str::to_owned);
+        world.want("prod1", second.clone(), Wish { owner: "r2".to_owned(), floating_address, ..wish });
+        world.change("prod1", &first, |wish| wish.deleting = true);
+        world.run_until(900 * SECOND, "given up for another one", kill);
+        world.change("prod1", &second, |wish| wish.deleting = true);
+        world.run_until(300 * SECOND, "gone", kill);
+        world.run(130 * SECOND);
+        assert_eq!(world.left_of("prod1"), [""; 0], "after {nth}");
+        if !is_killed.get() {
+            assert!(nth > 20, "{nth}");
+            break;
         }
     }
 }

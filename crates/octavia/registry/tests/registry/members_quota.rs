@@ -1,9 +1,10 @@
 //! Quotas: members that there is no room for, and a place that is kept for who had it.
 
 use gimbal_octavia_plan::CloudChange;
+use gimbal_octavia_registry::{CloudRead, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota};
 
-use crate::wish::{Wish, key};
+use crate::wish::{Wish, key, router_key};
 use crate::world::{SECOND, World};
 
 /// A batch that was refused has made no room.
@@ -53,4 +54,27 @@ fn who_is_made_anew_keeps_its_place_while_octavia_is_busy() {
     world.cloud.expect(Fate::Raises);
     world.run(60 * SECOND);
     assert_eq!((world.balancers_of(&owner).len(), world.balancers_of("waits").len()), (1, 0));
+}
+
+/// After a restart nothing else says who had how much of a quota.
+#[test]
+fn the_members_of_each_owner_are_counted_where_they_can_be_listed() {
+    let mut world = World::at_rest(1);
+    let routes = vec![("a.test", "/api", "api"), ("a.test", "", "web")];
+    world.want("prod1", router_key(), Wish { routes, ..Wish::new("r1", &world.subnet) });
+    world.converge(60 * SECOND);
+    let listed = |world: &mut World| -> Vec<(String, Option<u64>)> {
+        world.restart(0);
+        world.events.clear();
+        world.run(120 * SECOND);
+        let found = world.events.iter().find_map(|event| match event {
+            RegistryEvent::Listed { found, .. } => Some(found),
+            _ => None,
+        });
+        found.unwrap().iter().map(|one| (one.owner.to_string(), one.members)).collect()
+    };
+    let owners = ["prod1-shop-0", "r1"].map(str::to_owned);
+    assert_eq!(listed(&mut world), owners.clone().into_iter().zip([Some(3), Some(6)]).collect::<Vec<_>>());
+    world.closed_lists = Some(|read: &CloudRead| read.path == "pools");
+    assert_eq!(listed(&mut world), owners.map(|owner| (owner, None)));
 }

@@ -141,3 +141,49 @@ fn members_that_serve_do_not_give_way_to_new_ones() {
     ends.set(&router_key, Some(router_with(&["web"], &[("web", 1), ("web", 6)])));
     assert_eq!(ends.members_of(&router_key), [1, 6]);
 }
+
+/// The load balancer of a Service with members by the last byte of their address.
+fn service_with(members: &[u8]) -> DesiredEntry {
+    let DesiredEntry::LoadBalancer(mut service) = present("u1", "services") else { panic!() };
+    let member = |last: &u8| DesiredMember {
+        id: MemberId { pool: ListenerId::new(Protocol::Tcp, 80).into(), address: [10, 1, 0, *last].into(), port: 8080 },
+        weight: 1,
+        name: None,
+        subnet: None,
+    };
+    service.members = DesiredMembers::new(members.iter().map(member).collect());
+    DesiredEntry::LoadBalancer(service)
+}
+
+/// It takes what there is room for, and a Service for whose members there is none is refused.
+#[test]
+fn a_router_does_not_take_the_room_of_services_after_a_restart() {
+    let (web, router_key) = (key("team", "web"), router_key());
+    let entries = [
+        (web.clone(), service_with(&[1, 2])),
+        (router_key.clone(), router_with(&["web"], &[("web", 5), ("web", 6), ("web", 7)])),
+    ];
+    let made = [("r1", "gimbal/router"), ("u1", "team/web")];
+    for had in [0, 1, 2] {
+        let ends = Ends::with_members(&entries, &made, with_members(4), &[("r1", had), ("u1", 2)]);
+        assert_eq!(ends.rejects(), [], "{had}");
+        assert_eq!((ends.members_of(&web), ends.members_of(&router_key).len()), (vec![1, 2], 2), "{had}");
+    }
+}
+
+/// However many members a Service has got since.
+#[test]
+fn a_router_keeps_what_it_has_after_a_restart() {
+    let (web, router_key) = (key("team", "web"), router_key());
+    let entries = [
+        (web.clone(), service_with(&[1, 2, 3, 4])),
+        (router_key.clone(), router_with(&["web"], &[("web", 5), ("web", 6), ("web", 7)])),
+    ];
+    let made = [("u1", "team/web"), ("r1", "gimbal/router")];
+    let mut ends = Ends::with_members(&entries, &made, with_members(4), &[("r1", 3), ("u1", 1)]);
+    assert_eq!(ends.rejects(), [(web.to_string(), KuryrReason::Quota)]);
+    assert_eq!(ends.members_of(&router_key), [5, 6, 7]);
+    // Until there is room.
+    ends.set(&router_key, None);
+    assert_eq!((ends.rejects(), ends.members_of(&web)), (Vec::new(), vec![1, 2, 3, 4]));
+}

@@ -91,6 +91,12 @@ async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String
     let second = stage.renew_certificate(KILLED, &[KILLED]).await.unwrap();
     stage.cluster.admin().patch(&path, &json!({"spec": ingress(KILLED, OTHER)["spec"]})).await.unwrap();
     steps.until(stage, "it is changed", async |stage| served(stage, OTHER, &second).await).await;
+    // Another router is made for it, and the shared one loses it. It takes minutes.
+    if std::env::var_os("GIMBAL_PROVE").is_some() {
+        let own = json!({"metadata": {"annotations": {"kuryr.openstack.org/l7-router": "own"}}});
+        stage.cluster.admin().patch(&path, &own).await.unwrap();
+        steps.until(stage, "it is moved", async |stage| is_moved(stage, router, &path, &second).await).await;
+    }
     stage.cluster.admin().delete(&path).await.unwrap();
     let gone = async |stage: &WayBack| {
         match stage.cluster.admin().get(&path).await {
@@ -106,6 +112,17 @@ async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String
     steps.end(stage).await;
     stage.cluster.admin().delete(&secret).await.unwrap();
     steps.kills
+}
+
+/// Whether the Ingress is served by a router of its own, and by the shared one no more.
+async fn is_moved(stage: &WayBack, shared: &str, path: &str, certificate: &str) -> anyhow::Result<()> {
+    let ingress = stage.cluster.admin().get(path).await?;
+    let address = ingress["status"]["loadBalancer"]["ingress"][0]["ip"].as_str();
+    let own = address.filter(|own| *own != shared).ok_or_else(|| anyhow::anyhow!("{ingress}"))?;
+    is_led(stage, own, KILLED, OTHER).await?;
+    let reply = stage.plane()?.request_tls(own, 443, KILLED, "/").await?;
+    anyhow::ensure!(reply.body == OTHER && reply.certificate.as_deref() == Some(certificate), "{reply:?}");
+    is_led(stage, shared, KILLED, "503").await
 }
 
 /// Whether requests for a host over HTTP are answered by this Service, or with this status. The Service of the host that stays never answers for another one.

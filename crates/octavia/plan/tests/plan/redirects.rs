@@ -1,0 +1,121 @@
+//! Redirects to HTTPS that are to go: what they lead to stays until then, and nothing of others waits for them.
+
+use std::time::Duration;
+
+use gimbal_kuryr_model::RouteState;
+use gimbal_octavia_plan::{BalancerStep, ChangeOutcome, CloudChange, ServiceRefusal};
+
+use crate::certificates::{names, served, stored};
+use crate::executor::{Way, World};
+use crate::router_wish::{Answers, RouterWish, WantedRoute, answered, answered_at, router};
+
+/// The first part of a host is the namespace of its Ingress.
+const ROUTES: [WantedRoute; 4] =
+    [("a.test", "/a", "two"), ("a.test", "", "one"), ("b.test", "", "two"), ("c.other", "", "three")];
+const ALL: [(&str, u8); 3] = [("a/tls", 1), ("b/tls", 2), ("c/tls", 3)];
+
+/// What keeps the redirect of the first host from going.
+#[derive(Debug, Clone, Copy)]
+enum Stuck {
+    Removal,
+    /// What takes its place cannot be made.
+    Successor,
+}
+
+/// Returns a router with redirects and a default, and what it is to be then: it has neither, nor the second host, and HTTPS with the
+/// last certificate alone, or not at all.
+fn without_redirects(is_https_wanted: bool) -> (RouterWish, World) {
+    let (mut wish, mut world) = router(&ROUTES, |wish| {
+        (wish.certificates, wish.redirects, wish.by_host) = (ALL.to_vec(), true, true);
+        wish.default = Some("rest");
+    });
+    assert_eq!(world.run(), BalancerStep::Done);
+    assert_eq!(served(&world), Some(names(&ALL)));
+    (wish.redirects, wish.default) = (false, None);
+    wish.routes.remove(2);
+    wish.certificates.drain(if is_https_wanted { 0..2 } else { 0..3 });
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.sent.clear();
+    (wish, world)
+}
+
+/// Returns the names of the routes that are there and not wanted.
+fn left(world: &World) -> Vec<String> {
+    let gaps = world.actor.route_gaps(&world.facts, world.cloud.now()).unwrap();
+    gaps.into_iter().filter(|gap| gap.state == RouteState::Left).map(|gap| gap.name.to_string()).collect()
+}
+
+fn of_host(answers: Answers, host: &str) -> Answers {
+    answers.into_iter().filter(|((asked, _), _)| *asked == host).collect()
+}
+
+fn are_sent(answers: &Answers) -> bool {
+    answers.values().any(|answer| answer.starts_with("https://"))
+}
+
+/// One tenant's trouble must not keep the Ingresses of others, which go when nothing of theirs is left.
+#[test]
+fn a_redirect_that_cannot_go_keeps_what_it_leads_to_and_nothing_of_others() {
+    for (stuck, is_https_wanted) in
+        [(Stuck::Removal, true), (Stuck::Removal, false), (Stuck::Successor, true), (Stuck::Successor, false)]
+    {
+        let what = format!("{stuck:?}, {is_https_wanted}");
+        let (wish, mut world) = without_redirects(is_https_wanted);
+        let before = of_host(answered_at(&mut world, 443), "a.test");
+        match stuck {
+            Stuck::Removal => {
+                let policies = world.rows("/v2/lbaas/l7policies", "l7policies", &[]);
+                let is_it = |id: &&str| policies.iter().any(|row| row["id"] == **id && row["name"] == "a/web");
+                let sent = policies.iter().filter(|row| row["redirect_prefix"] == "https://a.test");
+                world.in_use = sent.filter_map(|row| row["id"].as_str()).find(is_it).map(str::to_owned);
+                assert!(world.in_use.is_some(), "{policies:#?}");
+            }
+            Stuck::Successor => {
+                world.refuses = Some(|change| {
+                    let is_it = matches!(change, CloudChange::CreatePolicy { body } if body["name"] == "a/web");
+                    is_it.then_some(ChangeOutcome::Refused(ServiceRefusal::ProviderFailed))
+                });
+            }
+        }
+        world.actor.want(wish.entry());
+        world.run_for(Duration::from_secs(300));
+        let left_now = left(&world);
+        assert!(left_now.iter().all(|name| name == "a/web"), "{what}: {left_now:?}");
+        // Whoever is sent there is answered, with the certificate that was there.
+        assert!(are_sent(&of_host(answered(&mut world), "a.test")), "{what}");
+        assert_eq!(of_host(answered_at(&mut world, 443), "a.test"), before, "{what}");
+        assert!(served(&world).unwrap().contains(&names(&ALL)[0]), "{what}");
+        if is_https_wanted {
+            assert_eq!(stored(&world), names(&[ALL[0], ALL[2]]), "{what}");
+        }
+        (world.in_use, world.refuses) = (None, None);
+        world.run_for(Duration::from_secs(1200));
+        assert_eq!((world.step(), left(&world)), (BalancerStep::Done, Vec::new()), "{what}");
+        assert_eq!(answered(&mut world), wish.answers(), "{what}");
+        assert_eq!(stored(&world), names(&wish.certificates), "{what}");
+    }
+}
+
+/// Where nothing is in the way.
+#[test]
+fn each_host_is_answered_over_https_as_long_as_clients_are_sent_there() {
+    for is_https_wanted in [true, false] {
+        let (wish, mut world) = without_redirects(is_https_wanted);
+        let before = answered_at(&mut world, 443);
+        world.actor.want(wish.entry());
+        while world.step() != BalancerStep::Done {
+            let step = world.step();
+            world.take(&step, Way::Arrives);
+            for host in ["a.test", "b.test:8080", "c.other"] {
+                if are_sent(&of_host(answered(&mut world), host)) {
+                    let now = of_host(answered_at(&mut world, 443), host);
+                    assert_eq!(now, of_host(before.clone(), host), "{is_https_wanted}: after {step:?}");
+                }
+            }
+        }
+        assert_eq!(answered(&mut world), wish.answers());
+        // One change for the listener, where it goes with all of its policies.
+        let of_policies = world.sent.iter().filter(|change| matches!(change, CloudChange::DeletePolicy { .. })).count();
+        assert_eq!(of_policies, if is_https_wanted { 4 } else { 3 }, "{:#?}", world.sent);
+    }
+}
