@@ -93,8 +93,11 @@ fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value 
     };
     let source = |source: &pb::SourceFreshness| json!({"kind": source.kind, "ageMs": kind_age(backend, source)});
     let removal = |removal: &pb::DecommissionProgress| {
-        let pb::DecommissionProgress { id, services, endpoint_slices, endpoints } = removal;
-        json!({"id": id, "services": services, "endpointSlices": endpoint_slices, "endpoints": endpoints})
+        let pb::DecommissionProgress { id, services, endpoint_slices, endpoints, removed_in_ms } = removal;
+        json!({
+            "id": id, "services": services, "endpointSlices": endpoint_slices, "endpoints": endpoints,
+            "removedInMs": removed_in_ms,
+        })
     };
     let unknown = |unknown: &pb::UnknownScope| {
         let namespaces = unknown.scope.as_ref().map(|scope| &scope.namespaces);

@@ -231,7 +231,7 @@ impl Writes {
             // The object is no longer ours. A create of the name will find its owner.
             Ok(None) if !matches!(action, Action::Create(_)) => Written::Gone,
             Err(ApiError::NotFound { .. }) if !matches!(action, Action::Create(_)) => Written::Gone,
-            Ok(None) | Err(ApiError::NotFound { .. }) => Written::Failed(WriteFailure::Api(NOT_CREATED.into())),
+            Ok(None) | Err(ApiError::NotFound { .. }) => Written::Failed(WriteFailure::Contested(NOT_CREATED.into())),
             Err(error) => Written::Failed(failure(&error)),
         }
     }
@@ -339,7 +339,8 @@ mod tests {
         let writes = writes_through(&proxy);
         let metadata = Meta { namespace: "default".into(), name: "web".into(), ..Meta::default() };
         let body = Body::Service(Service { metadata, spec: ServiceSpec::default() });
-        let Written::Failed(WriteFailure::Api(message)) = writes.write(&Action::Create(body)).await.written else {
+        let Written::Failed(WriteFailure::Contested(message)) = writes.write(&Action::Create(body)).await.written
+        else {
             panic!("it cannot be written")
         };
         assert!(message.contains("409") && !message.contains("in trouble"), "{message}");

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gimbal_guard::{HoldRecord, WindowRecord};
 use gimbal_kubernetes_client::ApiError;
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{BackendName, TargetKey};
-use gimbal_reconcile::{BackendState, LossRecord, Stage};
+use gimbal_reconcile::{BackendState, DecommissionOrder, LossRecord, Stage};
 use jiff::Timestamp;
 
 use gimbal_state::{Format, RecordData};
@@ -115,8 +115,10 @@ fn render(state: &BackendState) -> RecordData {
         put("lostSince", time(loss.since));
         put("lostStage", loss.stage.as_str().to_owned());
     }
-    if let Some(id) = &state.decommission {
+    if let Some(DecommissionOrder { id, since, not_ready_for }) = &state.decommission {
         put("decommission", id.clone());
+        put("decommissionSince", time(*since));
+        put("decommissionNotReadyMs", not_ready_for.as_millis().to_string());
     }
     data
 }
@@ -149,7 +151,14 @@ fn parse(data: &RecordData) -> (BackendState, Vec<&'static str>) {
         let stage = stages.into_iter().find(|stage| text("lostStage").is_some_and(|text| text == stage.as_str()))?;
         Some(LossRecord { since, stage })
     });
-    let (incarnation, decommission) = (text("incarnation").cloned(), text("decommission").cloned());
+    let decommission = text("decommission").map(|id| {
+        // Earlier versions removed at once, and an order that cannot be read goes on as one of theirs: it was approved.
+        let since = record(data, "decommissionSince", &mut odd, Some);
+        let not_ready_for = since.and_then(|_| number(data, "decommissionNotReadyMs")).map(Duration::from_millis);
+        let (since, not_ready_for) = (since.unwrap_or(SystemTime::UNIX_EPOCH), not_ready_for.unwrap_or_default());
+        DecommissionOrder { id: id.clone(), since, not_ready_for }
+    });
+    let incarnation = text("incarnation").cloned();
     (BackendState { incarnation, window, hold, ready_window, ready_hold, loss, decommission }, odd)
 }
 
@@ -231,7 +240,11 @@ mod tests {
                 to_nothing: false,
             }),
             loss: Some(LossRecord { since: at(1_600_000_000), stage: Stage::NotReady }),
-            decommission: Some("node02-1-2-0-3".into()),
+            decommission: Some(DecommissionOrder {
+                id: "node02-1-2-0-3".into(),
+                since: at(1_600_000_001),
+                not_ready_for: Duration::from_millis(90_500),
+            }),
         };
         for state in [BackendState::default(), full.clone()] {
             assert_eq!(parse(&render(&state)), (state, Vec::new()));
@@ -279,6 +292,19 @@ mod tests {
         }
         assert_eq!(data.keys().collect::<Vec<_>>(), ["windowAt", "windowBase", "windowLost"]);
         assert_eq!(parse(&data), (BackendState { window: Some(window), ..BackendState::default() }, Vec::new()));
+    }
+
+    #[test]
+    fn an_order_of_an_earlier_version_is_one_that_removes_at_once() {
+        let order = |since, not_ready_for| DecommissionOrder { id: "a-1".into(), since, not_ready_for };
+        let state = |order| BackendState { decommission: Some(order), ..BackendState::default() };
+        let mut data = render(&state(order(at(1), Duration::from_secs(60))));
+        assert_eq!(parse(&data), (state(order(at(1), Duration::from_secs(60))), Vec::new()));
+        data.insert("decommissionSince".into(), "yesterday".into());
+        let at_once = state(order(SystemTime::UNIX_EPOCH, Duration::ZERO));
+        assert_eq!(parse(&data), (at_once.clone(), vec!["decommissionSince"]));
+        data.retain(|key, _| key == "decommission");
+        assert_eq!(parse(&data), (at_once, Vec::new()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures::{StreamExt, stream};
 use gimbal_backend::{
@@ -209,14 +209,14 @@ impl StatusWriter {
         // An answer is not given twice, even if the object cannot be used for a while.
         let answers = known.answers.unwrap_or_else(|| self.said.reports.said_and_answered(name, there).answers);
         let removal = known.removal.and_then(|state| match state {
-            Some(state) => Some(BackendRemoval::of(name, &state, said.removal.as_ref())),
+            Some(state) => Some(BackendRemoval::of(name, &state, said.removal.as_ref(), wall_time)),
             None => said.removal.clone(),
         });
         let (generation, problem) = (target.generation, target.problem.as_ref());
         let (standing_now, removal) = (standing.as_ref(), removal.as_ref());
         let facts = StatusFacts { generation, problem, standing: standing_now, answers: &answers, removal };
         let at = Timestamp::now();
-        let wall = at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+        let wall = rfc3339(at);
         let status = self.said.reports.due(name, there, &facts, now, &wall);
         let is_removed = removal.is_some_and(|removal| removal.phase == RemovalPhase::Removed);
         let version = self.said.reports.version(name, there).into();
@@ -296,6 +296,15 @@ fn passed(answer: Result<BackendResource, ApiError>) -> Result<Option<BackendRes
         Err(ApiError::NotFound { .. } | ApiError::Conflict { .. } | ApiError::Withheld) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Returns a time to the second, as Kubernetes writes it.
+fn rfc3339(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+fn wall_time(at: SystemTime) -> String {
+    rfc3339(Timestamp::try_from(at).unwrap_or(Timestamp::MAX))
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -1,6 +1,6 @@
 //! Answers about backends that are removed or lost.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{Backend, Inventory, Mode, NotDecommissioned, Reconciler, Stage};
@@ -50,9 +50,11 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
 
 /// Returns the removal of a backend and what is left to remove; `None` if the backend is not being removed.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
-    let id = backend.decommission().and_then(|_| backend.state().decommission.clone())?;
+    let id = backend.decommission().and_then(|_| Some(backend.state().decommission.as_ref()?.id.clone()))?;
+    let left = backend.not_ready_until().map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
+    let removed_in_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
     let Inventory { services, slices, endpoints, .. } = state.inventory(backend.name());
-    Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints })
+    Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints, removed_in_ms })
 }
 
 /// Returns how long a backend has been lost, and which loss stage applies.

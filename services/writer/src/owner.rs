@@ -46,6 +46,10 @@ const SHOW: Duration = Duration::from_secs(1);
 pub const STREAM_QUEUE: usize = 512;
 /// Places of the queue that are kept for the messages that end a stream.
 const LAST_WORDS: usize = 8;
+/// What is logged of an order to remove a backend that is over, and what to do if it is not meant so.
+const WITHDRAWN: &str = "the removal of this backend was approved, and is over: the configuration of this writer admits it. What is left of it \
+    stays, and its agent is let in. Where it is to go, see that every writer has the configuration without it, or delete its object, and \
+    approve the removal again";
 /// How long writes in flight may take to end at shutdown.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -333,6 +337,9 @@ impl StateOwner {
                     if let Some(epoch) = self.leading {
                         self.parts.keeper.forget(epoch, backend);
                     }
+                }
+                Output::RemovalWithdrawn { backend, id, services } => {
+                    tracing::warn!(%backend, id, services, "{WITHDRAWN}");
                 }
                 Output::Loss { backend, stage, lost_for } => {
                     let seconds = lost_for.as_secs();

@@ -187,6 +187,7 @@ impl World {
             Output::ListAgain => self.writer.edit().watches.clear(),
             Output::Guard { .. }
             | Output::Loss { .. }
+            | Output::RemovalWithdrawn { .. }
             | Output::Touched(_)
             | Output::Settled { .. }
             | Output::Accepted { .. } => {}

@@ -314,6 +314,9 @@ impl World {
             }
             Output::ListAgain => self.agenda.after(Duration::ZERO, Event::ListAgain),
             Output::Forget { backend } => self.fail(format!("{backend} was forgotten though that was not ordered")),
+            Output::RemovalWithdrawn { backend, .. } => {
+                self.fail(format!("the removal of {backend} was taken back though it was not ordered"));
+            }
             Output::Accepted { target, .. } => {
                 self.fail(format!("{target} was accepted in another form than was sent"))
             }

@@ -25,7 +25,7 @@ pub use reports::{ReadStatus, StatusReports};
 pub use resource::BackendResource;
 pub use sections::{
     AddressSection, DropGuardSection, FloorSection, KeyListSection, LimitSection, LossSection, ModeSection,
-    NamespaceSection,
+    NamespaceSection, RemovalSection,
 };
 pub use source::{
     CloudModeSection, ExportSection, KubernetesSourceSection, OpenstackSourceSection, SecretSection,

@@ -43,7 +43,7 @@ pub fn notices(
     next: &BackendResourceStatus,
     standing: Option<&Standing>,
 ) -> Vec<BackendNotice> {
-    let mut notices: Vec<_> = of_removal(name, said.removal.as_ref(), next.removal.as_ref()).into_iter().collect();
+    let mut notices: Vec<_> = of_removal(name, said.removal.as_ref(), next, standing).into_iter().collect();
     // Of a backend that is not known there is nothing else to say.
     let Some(standing) = standing else { return notices };
     notices.extend(of_holds(name, said, next, standing));
@@ -61,7 +61,7 @@ fn of_holds(
 ) -> Vec<BackendNotice> {
     let mut notices = Vec::new();
     for (id, words) in standing.held.iter().filter(|(id, _)| !said.held_changes.contains(id)) {
-        let how = annotate(name, BackendOrder::Approve, id);
+        let how = BackendOrder::Approve.command(name, id, &next.answers);
         let message = format!("{words}; `{how}` lets it through, as `gimbalctl approve {id} --backend {name}` does");
         notices.push(BackendNotice::warning("RemovalHeld", message));
     }
@@ -107,7 +107,7 @@ fn of_incarnation(
     if let Some(refused) =
         next.refused_incarnation.as_ref().filter(|_| said.refused_incarnation != next.refused_incarnation)
     {
-        let how = annotate(name, BackendOrder::ConfirmIncarnation, refused);
+        let how = BackendOrder::ConfirmIncarnation.command(name, refused, &next.answers);
         let message = format!(
             "an agent of source {refused} was refused: this name belongs to source {owner}; `{how}` gives it to the other"
         );
@@ -133,12 +133,21 @@ fn of_answers(said: &BackendResourceStatus, next: &BackendResourceStatus) -> Vec
 fn of_removal(
     name: &BackendName,
     said: Option<&BackendRemoval>,
-    next: Option<&BackendRemoval>,
+    status: &BackendResourceStatus,
+    standing: Option<&Standing>,
 ) -> Option<BackendNotice> {
-    let Some(next) = next else {
-        // One in quarantine begins anew when it was removed.
-        let was_removing = said.is_some_and(|said| said.phase == RemovalPhase::Removing);
-        return was_removing.then(drained);
+    let Some(next) = &status.removal else {
+        let is_removing =
+            |said: &&BackendRemoval| matches!(said.phase, RemovalPhase::NotReady | RemovalPhase::Removing);
+        said.filter(is_removing)?;
+        // One in quarantine begins anew when it was removed; one that is admitted meanwhile keeps what is left.
+        return Some(match standing {
+            Some(Standing { quarantined: false, .. }) => {
+                let why = "its removal is over, for its spec admits it again: what is left of it stays, and its agent is let in";
+                BackendNotice::normal("RemovalEnded", why.into())
+            }
+            _ => drained(),
+        });
     };
     if !next.is_news(said) {
         return None;
@@ -146,7 +155,7 @@ fn of_removal(
     let (_, _, why) = next.stated();
     Some(match next.phase {
         RemovalPhase::AwaitsApproval => {
-            let how = annotate(name, BackendOrder::Decommission, &next.id);
+            let how = BackendOrder::Decommission.command(name, &next.id, &status.answers);
             let first = next.first.join(", ");
             let message = format!(
                 "the object is deleted, and the backend stays in force until its removal is approved by `{how}`: {} would go, first {first}",
@@ -154,6 +163,7 @@ fn of_removal(
             );
             BackendNotice::warning("RemovalAwaitsApproval", message)
         }
+        RemovalPhase::NotReady => BackendNotice::warning("NotReadyBeforeRemoval", why),
         RemovalPhase::Removing => BackendNotice::normal("Decommissioning", why),
         RemovalPhase::Removed => drained(),
         RemovalPhase::OfAnotherWriter => BackendNotice::warning("RemovalRefused", why),
@@ -162,14 +172,4 @@ fn of_removal(
 
 fn drained() -> BackendNotice {
     BackendNotice::normal("Drained", "nothing of it is left in the Gimbal cluster".into())
-}
-
-/// Returns the command that sets an annotation. What an agent chose is shown only as far as no shell reads it otherwise.
-fn annotate(name: &BackendName, order: BackendOrder, value: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
-    let shown = match value.chars().all(is_plain) {
-        true => value,
-        false => "VALUE",
-    };
-    format!("kubectl annotate backend {name} --overwrite {}={shown}", order.annotation())
 }

@@ -15,7 +15,8 @@ use gimbal_model::BackendName;
 
 use crate::status::IDENTITY_TAKEN;
 use crate::{
-    BackendOrder, BackendResource, BackendResourceStatus, BackendSpec, ConditionType, InvalidSpec, RemovalPhase,
+    BackendAnswer, BackendOrder, BackendResource, BackendResourceStatus, BackendSpec, ConditionType, InvalidSpec,
+    RemovalPhase,
 };
 
 /// Why what an object says is not in force.
@@ -57,6 +58,9 @@ struct Entry {
     status: Option<BackendResourceStatus>,
     /// What its annotations decide.
     orders: BTreeMap<BackendOrder, String>,
+    /// Annotations that were taken away and whose answers its status still has. One that is set again counts once that is gone, however
+    /// soon it came.
+    taken_back: BTreeSet<BackendOrder>,
     /// UID of the definition by which it was read.
     definition: Arc<str>,
     presence: Presence,
@@ -144,6 +148,14 @@ impl BackendObjects {
         // Another object of this name begins anew, unless the one before went without being deleted.
         let is_same = |entry: &Entry| entry.uid == meta.meta.uid || entry.presence == Presence::Kept;
         let before = self.entries.remove(&name).filter(is_same);
+        let mut orders = BackendOrder::among(&meta.meta.annotations);
+        let was_taken_back = before.as_ref().map_or_else(BTreeSet::new, |entry| entry.taken_back.clone());
+        let answers = object.status.iter().flat_map(|status| &status.answers);
+        let taken_back: BTreeSet<BackendOrder> = answers
+            .filter_map(BackendAnswer::order)
+            .filter(|order| !orders.contains_key(order) || was_taken_back.contains(order))
+            .collect();
+        orders.retain(|order, _| !taken_back.contains(order));
         let in_force = before.and_then(|entry| entry.in_force);
         let entry = Entry {
             uid: meta.meta.uid.clone(),
@@ -156,7 +168,8 @@ impl BackendObjects {
             conflict: None,
             in_force,
             status: object.status.clone(),
-            orders: BackendOrder::among(&meta.meta.annotations),
+            orders,
+            taken_back,
             definition: self.definition.clone(),
             presence: Presence::There,
         };

@@ -46,6 +46,23 @@ impl BackendOrder {
         }
     }
 
+    /// Returns the command that sets its annotation. What an agent chose is shown only as far as no shell reads it otherwise. A value
+    /// that is there and has its answer already is taken away first: to set it once more would change nothing, which nobody notices.
+    pub(crate) fn command(self, name: &BackendName, value: &str, answers: &[BackendAnswer]) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+        let shown = if value.chars().all(is_plain) { value } else { "VALUE" };
+        let set = format!("kubectl annotate backend {name} --overwrite {}={shown}", self.annotation());
+        let is_there = |answer: &BackendAnswer| answer.annotation == self.annotation() && answer.value == value;
+        match answers.iter().any(is_there) {
+            true => format!("{} && {set}", self.removing_command(name)),
+            false => set,
+        }
+    }
+
+    fn removing_command(self, name: &BackendName) -> String {
+        format!("kubectl annotate backend {name} {}-", self.annotation())
+    }
+
     /// Returns the orders among the annotations of an object, each with its value.
     pub(crate) fn among(annotations: &BTreeMap<Arc<str>, Arc<str>>) -> BTreeMap<Self, String> {
         let value = |order: Self| {
@@ -76,6 +93,11 @@ pub struct BackendAnswer {
 }
 
 impl BackendAnswer {
+    /// Returns which order it answers.
+    pub(crate) fn order(&self) -> Option<BackendOrder> {
+        BackendOrder::ALL.into_iter().find(|order| order.annotation() == self.annotation)
+    }
+
     /// Returns the values that are not followed again while the annotation stays.
     fn followed(&self) -> Vec<String> {
         let own = (self.result == AnswerResult::Done).then(|| self.value.clone());
@@ -172,19 +194,23 @@ impl OrderBook {
         let earlier = last.map(BackendAnswer::followed).unwrap_or_default();
         let is_consumed = earlier.iter().any(|earlier| earlier == value);
         let answer = |result, message| {
-            let (annotation, value) = (order.annotation().to_owned(), value.to_owned());
+            let (annotation, value, earlier) = (order.annotation().to_owned(), value.to_owned(), earlier.clone());
             Some(BackendAnswer { annotation, value, result, message, earlier })
+        };
+        let refuse = |why: &str| {
+            // The same value on top of itself changes nothing.
+            let again = order.removing_command(&asked.name);
+            answer(AnswerResult::Refused, format!("{why}; `{again}` comes before the same value is set once more"))
         };
         if is_consumed {
             // Programs that apply files set an annotation to and fro; no person asks for the same once more by that.
-            let why = "this value was followed before: remove the annotation, and set it again once it is gone";
-            return answer(AnswerResult::Refused, why.into());
+            return refuse("this value was followed before");
         }
         let under_way = match under_way {
             Some(under_way) => under_way,
             None => match decide(state, asked, (order, value), now) {
                 Decision::Wait => return last.cloned(),
-                Decision::Refuse(why) => return answer(AnswerResult::Refused, why),
+                Decision::Refuse(why) => return refuse(&why),
                 Decision::Decided(message) => {
                     UnderWay { value: value.to_owned(), message, version: state.keep_decision(&asked.name) }
                 }
@@ -277,8 +303,7 @@ fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Inst
         Err(NotDecommissioned::OtherFigures { .. }) => {
             let now = shown.map_or_else(|| inventory.id(name), |shown| shown.id.clone());
             Decision::Refuse(format!(
-                "the status does not show this id, or what would go is another by now: {now} is the id of that; remove the annotation \
-                 before it is set again"
+                "the status does not show this id, or what would go is another by now: {now} is the id of that"
             ))
         }
         Err(error @ NotDecommissioned::Unrecorded(_)) => Decision::Refuse(error.to_string()),

@@ -1,6 +1,7 @@
 //! What becomes of a backend whose object is deleted, as its status shows it.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_reconcile::{Inventory, RemovalState};
@@ -18,7 +19,7 @@ pub const NAMED_SERVICES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendRemoval {
-    /// AwaitsApproval, Removing, Removed, or OfAnotherWriter.
+    /// AwaitsApproval, NotReady, Removing, Removed, or OfAnotherWriter.
     #[schemars(with = "String")]
     pub phase: RemovalPhase,
     /// What an approval has to name; empty where none is awaited.
@@ -33,6 +34,10 @@ pub struct BackendRemoval {
     pub endpoints: u64,
     /// The first of the Services, each as namespace/name.
     pub first: Vec<String>,
+    /// While its endpoints are not ready: when its objects go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("format" = "date-time"))]
+    pub until: Option<String>,
 }
 
 /// How far a removal is.
@@ -40,7 +45,9 @@ pub struct BackendRemoval {
 pub enum RemovalPhase {
     /// Nothing is removed before somebody approves it.
     AwaitsApproval,
-    /// It was approved.
+    /// It was approved: its endpoints are not ready for a while, and nothing is removed yet.
+    NotReady,
+    /// Its objects are being removed.
     Removing,
     /// Nothing is left.
     Removed,
@@ -50,15 +57,24 @@ pub enum RemovalPhase {
 
 impl BackendRemoval {
     /// Returns what a status says of a removal. `said` is what it said last: an id that an approval may name stays for as long as it
-    /// names what would go, because a backend lives on until then, and its endpoints change all the time.
+    /// names what would go, because a backend lives on until then, and its endpoints change all the time. `wall` writes a time in RFC
+    /// 3339.
     #[must_use]
-    pub fn of(name: &BackendName, state: &RemovalState, said: Option<&Self>) -> Self {
+    pub fn of(
+        name: &BackendName,
+        state: &RemovalState,
+        said: Option<&Self>,
+        wall: impl Fn(SystemTime) -> String,
+    ) -> Self {
         match state {
             RemovalState::Awaited { inventory, first } => {
                 let shown = said.filter(|said| said.is_about(name, inventory));
                 let id = shown.map_or_else(|| inventory.id(name), |said| said.id.clone());
                 let first = first.iter().map(TargetKey::to_string).collect();
                 Self { id, first, ..Self::with(RemovalPhase::AwaitsApproval, inventory) }
+            }
+            RemovalState::NotReady { inventory, until } => {
+                Self { until: Some(wall(*until)), ..Self::with(RemovalPhase::NotReady, inventory) }
             }
             RemovalState::UnderWay { left } => Self::with(RemovalPhase::Removing, left),
             RemovalState::Over => Self::with(RemovalPhase::Removed, &Inventory::default()),
@@ -76,6 +92,7 @@ impl BackendRemoval {
             endpoints_objects,
             endpoints,
             first: Vec::new(),
+            until: None,
         }
     }
 
@@ -87,7 +104,7 @@ impl BackendRemoval {
 
     /// Whether this says something else than `said`, apart from figures.
     pub(crate) fn is_news(&self, said: Option<&Self>) -> bool {
-        said.is_none_or(|said| (said.phase, &said.id) != (self.phase, &self.id))
+        said.is_none_or(|said| (said.phase, &said.id, &said.until) != (self.phase, &self.id, &self.until))
     }
 
     /// Returns the figures in words.
@@ -111,6 +128,14 @@ impl BackendRemoval {
                      status.removal says what would go"
                 );
                 (false, "AwaitsApproval", why)
+            }
+            RemovalPhase::NotReady => {
+                let until = self.until.as_deref().unwrap_or_default();
+                let why = format!(
+                    "its removal is approved: its endpoints are not ready until {until}, and its objects go then (onRemoval.notReadyFor); to \
+                     keep it, take the finalizer {FINALIZER} out of the object and make the object again"
+                );
+                (false, "NotReady", why)
             }
             RemovalPhase::Removing => {
                 (false, "Removing", "it is being removed; status.removal says what is left".into())
@@ -148,6 +173,8 @@ pub fn wanted_finalizers(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use gimbal_model::Digest;
 
     use super::*;
@@ -181,7 +208,26 @@ mod tests {
     }
 
     fn of(state: &RemovalState, said: Option<&BackendRemoval>) -> BackendRemoval {
-        BackendRemoval::of(&BackendName::parse("node02").unwrap(), state, said)
+        let wall = |at: SystemTime| format!("{}s", at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs());
+        BackendRemoval::of(&BackendName::parse("node02").unwrap(), state, said, wall)
+    }
+
+    #[test]
+    fn what_is_not_ready_says_until_when_and_how_to_keep_it() {
+        let RemovalState::Awaited { inventory, .. } = awaited("web", 3, 40) else { panic!("not awaited") };
+        let until = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let waits = |seconds| RemovalState::NotReady { inventory, until: until(seconds) };
+        let said = of(&waits(90), None);
+        assert_eq!((said.phase, said.services, said.until.as_deref()), (RemovalPhase::NotReady, 3, Some("90s")));
+        let (is_over, reason, message) = said.stated();
+        assert_eq!((is_over, reason), (false, "NotReady"));
+        assert!(
+            message.contains("are not ready until 90s, and its objects go then") && message.contains(FINALIZER),
+            "{message}"
+        );
+        assert!(!of(&waits(90), Some(&said)).is_news(Some(&said)));
+        assert!(of(&waits(30), Some(&said)).is_news(Some(&said)), "somebody made it shorter");
+        assert!(of(&RemovalState::UnderWay { left: inventory }, Some(&said)).is_news(Some(&said)));
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::time::Duration;
 use gimbal_duration::HumanDuration;
 use gimbal_guard::{Floors, GuardConfig};
 use gimbal_plan::{AppProtocols, Keep, Pattern, Strip};
-use gimbal_reconcile::{LossPolicy, Mode, NamespacePolicy, Quota};
+use gimbal_reconcile::{LossPolicy, Mode, NamespacePolicy, Quota, RemovalPolicy};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::InvalidSpec;
 use crate::values::{
-    AddressRange, KeyText, LongTime, MappedNamespace, NamespaceRule, Percent, RenamedProtocol, optional_count,
+    AddressRange, AnyTime, KeyText, LongTime, MappedNamespace, NamespaceRule, Percent, RenamedProtocol, optional_count,
     optional_guard_time, optional_number,
 };
 
@@ -139,6 +139,22 @@ impl LossSection {
             drain_after: time(self.drain_after),
             source_stale_after: time(self.source_stale_after),
         }
+    }
+}
+
+/// What happens when its removal was approved: its endpoints are not ready for a while, and then its objects go.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RemovalSection {
+    /// For this time its endpoints are not ready before its objects go; left out: 60s, and with 0s they go at once.
+    #[schemars(with = "Option<AnyTime>")]
+    pub not_ready_for: Option<HumanDuration>,
+}
+
+impl RemovalSection {
+    pub(crate) fn into_policy(self) -> RemovalPolicy {
+        let RemovalPolicy { not_ready_for } = RemovalPolicy::default();
+        RemovalPolicy { not_ready_for: self.not_ready_for.map_or(not_ready_for, |time| time.0) }
     }
 }
 

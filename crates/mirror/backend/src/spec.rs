@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::sections::{
     AddressSection, DropGuardSection, KeyListSection, LimitSection, LossSection, ModeSection, NamespaceSection,
-    app_protocols,
+    RemovalSection, app_protocols,
 };
 use crate::source::SourceSection;
 use crate::values::{CertificateName, RenamedProtocol};
@@ -48,6 +48,9 @@ pub struct BackendSpec {
     /// What happens when it is lost.
     #[serde(default)]
     pub on_loss: LossSection,
+    /// What happens when its removal was approved.
+    #[serde(default)]
+    pub on_removal: RemovalSection,
     /// Its mass-change guard.
     #[serde(default)]
     pub guard: DropGuardSection,
@@ -73,6 +76,7 @@ impl BackendSpec {
             quota: self.quota.into_quota(),
             guard: self.guard.into_config(),
             on_loss: self.on_loss.into_policy(),
+            on_removal: self.on_removal.into_policy(),
             mode: self.mode.into_mode(),
             // Said by the deletion of an object, not by its spec.
             leaving: false,

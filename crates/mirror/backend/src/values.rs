@@ -258,6 +258,19 @@ schema!(LongTime, {
     }],
 });
 
+/// The schema of a time that may be none. Without days, as [`LongTime`].
+pub(crate) struct AnyTime;
+
+schema!(AnyTime, {
+    "type": "string",
+    "maxLength": 32,
+    "pattern": "^([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?([0-9]{1,9}ms)?$",
+    "x-kubernetes-validations": [{
+        "rule": "duration(self) >= duration('0s')",
+        "message": "write a time like 0s, 30s, 10m or 1h30m",
+    }],
+});
+
 /// A percentage.
 #[derive(Debug, Clone, Copy)]
 pub struct Percent(pub u8);

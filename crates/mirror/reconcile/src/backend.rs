@@ -1,5 +1,6 @@
 //! One backend: its policy, its end of the stream, and what is counted for it.
 
+mod removal;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,9 @@ use crate::budgets::Budgets;
 use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::stored::StoredVersions;
-use crate::{Decommission, Facts, Journey, JourneyEnd, Loss, LossRecord, Mode, Output, Policy, Stage, Usage};
+use crate::{
+    Decommission, DecommissionOrder, Facts, Journey, JourneyEnd, Loss, LossRecord, Mode, Output, Policy, Stage, Usage,
+};
 
 pub use trouble::{describe_hold, describe_unmatched};
 
@@ -34,8 +37,8 @@ pub struct BackendState {
     pub ready_hold: Option<HoldRecord>,
     /// The loss of the backend, if its policy reacts to a loss.
     pub loss: Option<LossRecord>,
-    /// The id with which its removal was ordered.
-    pub decommission: Option<String>,
+    /// The order to remove it, if there is one.
+    pub decommission: Option<DecommissionOrder>,
 }
 
 /// The size of one Service.
@@ -186,6 +189,15 @@ impl Backend {
     pub fn decommission(&self) -> Option<Decommission> {
         self.decommission
     }
+
+    /// Returns the stage that applies to its endpoints, because it is lost or because it is to be removed.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self.decommission {
+            Some(Decommission::NotReady { .. }) => Stage::NotReady,
+            _ => self.loss().stage(),
+        }
+    }
 }
 
 impl Backend {
@@ -307,7 +319,7 @@ impl Backend {
     ) {
         self.guards_mut().restore(&state, settled, now, wall);
         self.budgets.set_loss(Loss::restore(state.loss, now, wall));
-        self.decommission = state.decommission.as_ref().map(|_| Decommission::Running { look: now, is_over: false });
+        self.decommission = state.decommission.as_ref().map(|order| order.stage(now, wall));
         self.state = state;
     }
 
@@ -374,32 +386,6 @@ impl Backend {
     /// An agent of another source was refused.
     pub(crate) fn refuse_incarnation(&mut self, incarnation: &str) {
         self.refused_incarnation = Some(incarnation.to_owned());
-    }
-
-    /// Its removal was ordered under an id, and begins once that is stored.
-    pub(crate) fn order_decommission(&mut self, id: String, outputs: &mut Vec<Output>) {
-        self.state.decommission = Some(id);
-        let version = self.keep(outputs);
-        self.decommission = Some(Decommission::Ordered { version });
-    }
-
-    /// The order to remove it is taken back. What was removed until now is no loss, and what was counted before is over.
-    pub(crate) fn withdraw_decommission(&mut self, outputs: &mut Vec<Output>) {
-        self.decommission = None;
-        self.state = BackendState { incarnation: self.state.incarnation.take(), ..BackendState::default() };
-        self.guards_mut().forget();
-        self.budgets.forget_loss();
-        self.keep(outputs);
-    }
-
-    /// It is being removed, and looked at again at this time.
-    pub(crate) fn set_decommission_look(&mut self, look: Instant) {
-        self.decommission = Some(Decommission::Running { look, is_over: false });
-    }
-
-    /// Nothing of it is left, which is looked at again at this time.
-    pub(crate) fn end_decommission(&mut self, look: Instant) {
-        self.decommission = Some(Decommission::Running { look, is_over: true });
     }
 
     /// Updates its loss. Returns the stage that applies from now on.

@@ -117,6 +117,11 @@ impl Desired {
         self.get(name).is_some_and(|backend| matches!(backend.decommission(), Some(Decommission::Running { .. })))
     }
 
+    /// Whether the removal of a backend was ordered, and its endpoints are not ready for a while before that.
+    pub(crate) fn is_not_ready_for_removal(&self, name: &BackendName) -> bool {
+        self.get(name).is_some_and(|backend| matches!(backend.decommission(), Some(Decommission::NotReady { .. })))
+    }
+
     /// Returns the target that the policy of a backend chooses for a source Service now. `None` if the backend is not
     /// known.
     pub(crate) fn target_of(

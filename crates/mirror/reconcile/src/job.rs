@@ -104,6 +104,8 @@ pub enum WriteFailure {
     TooLarge(String),
     /// The API server asks to wait, possibly for a given time.
     Throttled(Option<Duration>),
+    /// 409 time and again: something is against this object, and not the API server.
+    Contested(String),
     /// Any other failure, which may be temporary.
     Api(String),
 }

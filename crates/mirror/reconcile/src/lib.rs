@@ -49,10 +49,10 @@ pub use journey::{Journey, JourneyEnd, JourneyLegs};
 pub use loss::{Facts, GRACE, Loss, LossPolicy, LossRecord, Stage};
 pub use namespaces::{NamespacePolicy, NamespaceRefused, is_namespace};
 pub use outputs::{Counters, Output};
-pub use policy::{Mode, Policy, Quota};
+pub use policy::{Mode, Policy, Quota, RemovalPolicy};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
-    Decommission, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference, Reconciler, Rehearsal,
-    RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
+    Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference,
+    Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
 };
 pub use target::Claim;

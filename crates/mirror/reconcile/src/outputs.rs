@@ -44,6 +44,15 @@ pub enum Output {
         /// The backend.
         backend: BackendName,
     },
+    /// Report that the order to remove a backend is over, because the configuration admits it (again).
+    RemovalWithdrawn {
+        /// The backend.
+        backend: BackendName,
+        /// The id with which the removal was ordered.
+        id: String,
+        /// Its Services that are left, and stay.
+        services: u64,
+    },
     /// Begin every watch on the Gimbal cluster again with a list: its store was restored to an older state.
     ListAgain,
     /// Report that the loss of a backend reached another stage.

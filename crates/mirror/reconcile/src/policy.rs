@@ -1,5 +1,7 @@
 //! What a backend may publish, as the writer's configuration says.
 
+use std::time::Duration;
+
 use gimbal_guard::GuardConfig;
 use gimbal_kubernetes_objects::keys;
 use gimbal_model::{AddressRules, BackendName, Service, SourceKey, TargetKey, service_name};
@@ -26,6 +28,8 @@ pub struct Policy {
     pub guard: GuardConfig,
     /// What happens when the backend is lost.
     pub on_loss: LossPolicy,
+    /// What happens when its removal was ordered.
+    pub on_removal: RemovalPolicy,
     /// Whether anything is written for the backend.
     pub mode: Mode,
     /// Whether it is to leave: it stays as it is until an admin orders its removal, and is not admitted after that.
@@ -44,6 +48,20 @@ pub struct Quota {
     pub bytes: Option<u64>,
     /// Changes per second. Changes beyond that wait, and are replaced by newer ones.
     pub changes_per_second: Option<u64>,
+}
+
+/// What happens between the order to remove a backend and the first deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovalPolicy {
+    /// For this time its endpoints are not ready, so that whoever still needs them notices while nothing is gone. Zero: its objects
+    /// are deleted at once.
+    pub not_ready_for: Duration,
+}
+
+impl Default for RemovalPolicy {
+    fn default() -> Self {
+        Self { not_ready_for: Duration::from_secs(60) }
+    }
 }
 
 /// Whether anything is written for a backend.

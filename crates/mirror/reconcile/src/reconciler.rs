@@ -26,7 +26,7 @@ use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, WriterLimits};
 
 pub use admin::NotConfirmed;
-pub use decommission::{Decommission, Inventory, NotDecommissioned, RemovalState};
+pub use decommission::{Decommission, DecommissionOrder, Inventory, NotDecommissioned, RemovalState};
 pub use preview::Tally;
 pub use rehearse::{PolicyDifference, Rehearsal, RehearsedWrite};
 pub use status::{Explanation, ServiceStatus, SyncState};

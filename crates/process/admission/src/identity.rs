@@ -3,7 +3,7 @@
 
 use std::fmt::Display;
 
-use gimbal_transport::Peer;
+use gimbal_transport::{Peer, PeerCertificate};
 
 /// A configured tenant, for example a backend of the writer.
 pub trait Tenant {
@@ -31,12 +31,13 @@ pub enum Identity<'a, T> {
     },
 }
 
-/// Returns who a peer is, given the identities of the administrators and the tenants.
+/// Returns who a peer is, given the identities of the administrators and the tenants. An administrator may also be `sha256:` and the
+/// fingerprint of one certificate.
 pub fn identify<'a, T: Tenant>(peer: &Peer, admins: &[String], tenants: &'a [T]) -> Identity<'a, T> {
     match peer {
         Peer::Loopback => Identity::Anyone,
         Peer::Certificate(certificate) => Identity::Certified {
-            admin: admins.iter().any(|admin| is_in(admin, &certificate.sans)),
+            admin: admins.iter().any(|admin| is_of(admin, certificate)),
             tenant: find(&certificate.sans, tenants),
         },
     }
@@ -87,6 +88,14 @@ impl<'a, T: Tenant> Identity<'a, T> {
                 Err(format!("the certificate is neither an admin's nor a {}'s", T::NOUN))
             }
         }
+    }
+}
+
+/// Whether an administrator is meant by its certificate, of which the configuration has the fingerprint, or by a name that it has.
+fn is_of(admin: &str, certificate: &PeerCertificate) -> bool {
+    match admin.strip_prefix("sha256:") {
+        Some(fingerprint) => *fingerprint == *certificate.fingerprint_sha256,
+        None => is_in(admin, &certificate.sans),
     }
 }
 

@@ -104,8 +104,15 @@ pub fn notes(backend: &pb::Backend) -> Vec<BackendNote> {
         let pb::PlannedCounts { created, changed, deleted } = planned;
         note(format!("admitted now, it would create {created}, change {changed} and delete {deleted} objects"), None);
     }
-    if let Some(pb::DecommissionProgress { id, services, endpoint_slices, .. }) = &backend.decommission {
-        note(format!("is being removed ({id}); {services} Services and {endpoint_slices} slices are left"), None);
+    if let Some(pb::DecommissionProgress { id, services, endpoint_slices, removed_in_ms, .. }) = &backend.decommission {
+        let what = format!("{services} Services and {endpoint_slices} slices");
+        note(
+            match removed_in_ms {
+                Some(_) => format!("is not ready ({id}); {what} are removed in {}", age(*removed_in_ms)),
+                None => format!("is being removed ({id}); {what} are left"),
+            },
+            None,
+        );
     }
     notes
 }
@@ -203,6 +210,14 @@ mod tests {
                 "is being removed (a-1); 4 Services and 0 slices are left",
             ]
         );
+        let waits = pb::DecommissionProgress {
+            id: "a-1".into(),
+            services: 4,
+            removed_in_ms: Some(90_000),
+            ..Default::default()
+        };
+        let waits = notes(&pb::Backend { decommission: Some(waits), ..backend("a") });
+        assert_eq!(waits[0].text, "is not ready (a-1); 4 Services and 0 slices are removed in 90s");
     }
 
     #[test]

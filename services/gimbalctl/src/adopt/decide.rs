@@ -142,8 +142,17 @@ fn left_alone(meta: &Meta) -> Option<String> {
     if meta.deletion_timestamp.is_some() {
         return Some("it is being deleted".to_owned());
     }
-    let manager = meta.labels.get(keys::MANAGED_BY)?;
-    Some(format!("its label {} names {manager:?}", keys::MANAGED_BY))
+    if let Some(manager) = meta.labels.get(keys::MANAGED_BY) {
+        return Some(format!("its label {} names {manager:?}", keys::MANAGED_BY));
+    }
+    // Of two versions of the original that wrote it, the writer would ask neither.
+    let two = |noun: &str, labels: &[&str]| {
+        let mut named = labels.iter().filter_map(|label| meta.labels.get(*label));
+        let first = named.next()?;
+        let other = named.find(|other| *other != first)?;
+        Some(format!("its labels name two {noun}, {first} and {other}: remove the one that is not true"))
+    };
+    two("backends", &BACKEND_LABELS).or_else(|| two("source Services", &SERVICE_LABELS))
 }
 
 fn of_service(service: &Service, offers: &AdoptionOffers, consent: Consent) -> Verdict {
@@ -171,7 +180,15 @@ fn of_service(service: &Service, offers: &AdoptionOffers, consent: Consent) -> V
         Some(change) if !consent.change_app_protocol => Verdict::Leave(format!(
             "{change}: set appProtocol in the policy of the backend, or --change-app-protocol takes it all the same"
         )),
-        _ => Verdict::Take(Taking { source: source(offer), changes: changes.changes }),
+        _ => {
+            let mut named = changes.changes;
+            // The original kept namespaces, so another Service may have been meant, which is not offered or not known yet.
+            if *offer.namespace != *metadata.namespace {
+                let (source, namespace) = (source(offer), &metadata.namespace);
+                named.insert(format!("it stands for {source} from then on, and is in namespace {namespace}"));
+            }
+            Verdict::Take(Taking { source: source(offer), changes: named })
+        }
     }
 }
 

@@ -5,19 +5,19 @@ use std::path::Path;
 
 use gimbal_backend::{
     AddressRange, AddressSection, BackendSpec, CertificateName, DropGuardSection, KeyListSection, LimitSection,
-    LossSection, ModeSection, NamespaceSection, RenamedProtocol,
+    LossSection, ModeSection, NamespaceSection, RemovalSection, RenamedProtocol,
 };
 use gimbal_model::BackendName;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::Denial;
+use super::values::{Admin, Denial};
 use super::{BackendConfig, Config, ConfigError};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
-    admins: Vec<CertificateName>,
+    admins: Vec<Admin>,
     deny_certificates: Vec<Denial>,
     refused_addresses: Vec<AddressRange>,
     backends: Vec<Backend>,
@@ -43,6 +43,8 @@ struct Backend {
     quota: LimitSection,
     #[serde(default)]
     on_loss: Option<Spanned<LossSection>>,
+    #[serde(default)]
+    on_removal: RemovalSection,
     #[serde(default)]
     guard: DropGuardSection,
     #[serde(default)]
@@ -106,8 +108,20 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
 
 impl Backend {
     fn into_config(self, refused: &[ipnet::IpNet]) -> BackendConfig {
-        let Self { name, identity, namespaces, addresses, strip, keep, app_protocol, quota, on_loss, guard, mode } =
-            self;
+        let Self {
+            name,
+            identity,
+            namespaces,
+            addresses,
+            strip,
+            keep,
+            app_protocol,
+            quota,
+            on_loss,
+            on_removal,
+            guard,
+            mode,
+        } = self;
         let on_loss = on_loss.map(|loss| loss.value).unwrap_or_default();
         let identity = identity.value;
         let spec = BackendSpec {
@@ -119,6 +133,7 @@ impl Backend {
             app_protocol,
             quota,
             on_loss,
+            on_removal,
             guard,
             mode,
             // A file has no object that a discoverer could belong to.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gimbal_guard::{Floors, GuardConfig};
 use gimbal_model::AddressRules;
-use gimbal_reconcile::{LossPolicy, Mode, Quota};
+use gimbal_reconcile::{LossPolicy, Mode, Quota, RemovalPolicy};
 use gimbal_transport::{Peer, PeerCertificate};
 
 use super::*;
@@ -24,6 +24,7 @@ backends:
   appProtocol: {grpc: kubernetes.io/h2c, mysql: null}
   quota:      {services: 5000, endpoints: 250000, bytes: 100000000, changesPerSecond: 500}
   onLoss:     {notReadyAfter: 10m, drainAfter: null, sourceStaleAfter: 2m}
+  onRemoval:  {notReadyFor: 1h}
   guard:      {maxDropPercent: 40, minEndpoints: 10, window: 1500ms, quietTime: 30s, releaseAllAfter: 1h, floors: {endpointsPerNamespace: 3, endpointsPerService: 1}, readiness: true}
   mode:       admit
 - name: osp1
@@ -84,6 +85,7 @@ fn the_whole_schema() {
         policy.on_loss,
         LossPolicy { not_ready_after: Some(seconds(600)), drain_after: None, source_stale_after: Some(seconds(120)) }
     );
+    assert_eq!(policy.on_removal, RemovalPolicy { not_ready_for: seconds(3600) });
     assert_eq!(
         policy.guard,
         GuardConfig {
@@ -113,11 +115,12 @@ fn what_is_left_out_has_the_defaults() {
         readiness: false,
     };
     assert_eq!(Policy::default().guard, guard);
+    assert_eq!(Policy::default().on_removal, RemovalPolicy { not_ready_for: Duration::from_secs(60) });
     assert!(read("{}").unwrap().backends.is_empty());
 }
 
 /// Each key of a backend, as it is written in a file and in an object.
-const SECTIONS: [(&str, &str); 11] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("", "{}"),
     (
         r#"namespaces: {allow: ["team-*"], deny: ["team-x"], map: {project-a: team-a}, create: true}"#,
@@ -141,6 +144,7 @@ const SECTIONS: [(&str, &str); 11] = [
         "onLoss: {notReadyAfter: 10m, drainAfter: 1d, sourceStaleAfter: 2m}",
         r#"{"onLoss": {"notReadyAfter": "10m", "drainAfter": "24h", "sourceStaleAfter": "2m"}}"#,
     ),
+    ("onRemoval: {notReadyFor: 0s}", r#"{"onRemoval": {"notReadyFor": "0s"}}"#),
     (
         "guard: {maxDropPercent: 40, minEndpoints: 10, window: 1500ms, quietTime: 30s, releaseAllAfter: 1h}",
         r#"{"guard": {"maxDropPercent": 40, "minEndpoints": 10, "window": "1500ms", "quietTime": "30s", "releaseAllAfter": "1h"}}"#,
@@ -173,7 +177,8 @@ fn a_file_and_an_object_give_the_same_policy() {
         keys.extend(file.split_once(':').map(|(key, _)| key));
     }
     // As `bad_files` has it, the keys of a backend but for its name and its identity.
-    let all = ["addresses", "appProtocol", "guard", "keep", "mode", "namespaces", "onLoss", "quota", "strip"];
+    let all =
+        ["addresses", "appProtocol", "guard", "keep", "mode", "namespaces", "onLoss", "onRemoval", "quota", "strip"];
     assert!(keys.iter().eq(&all), "{keys:?}");
 }
 
@@ -198,7 +203,7 @@ fn bad_files() {
         ("backends:\n- name: a\n", "gimbal.yaml:2:3: missing field `identity`"),
         (
             "backends:\n- {name: a, identity: a, quotas: {}}",
-            "gimbal.yaml:2:26: unknown field `quotas`, expected one of name, identity, namespaces, addresses, strip, keep, appProtocol, quota, onLoss, guard, mode",
+            "gimbal.yaml:2:26: unknown field `quotas`, expected one of name, identity, namespaces, addresses, strip, keep, appProtocol, quota, onLoss, onRemoval, guard, mode",
         ),
         (
             "backends:\n- {name: a, identity: a, appProtocol: {grpc: 'h 2'}}",
@@ -375,6 +380,25 @@ fn who_is_an_admin() {
     assert!(!config.identify(&peer(&[node02])).is_admin());
     assert!(!config.identify(&peer(&[])).is_admin());
     assert!(config.identify(&Peer::Loopback).is_admin());
+}
+
+/// Whoever has the key of an authority can sign any name, and no certificate that was signed before.
+#[test]
+fn an_admin_may_be_one_certificate() {
+    let fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    let written = fingerprint.to_uppercase();
+    let config = read(&format!("admins: ['sha256:{written}']\nbackends:\n- {{name: a, identity: a}}")).unwrap();
+    let with = |fingerprint: &str, sans: &[&str]| {
+        let Peer::Certificate(certificate) = peer(sans) else { panic!("it has none") };
+        let fingerprint_sha256 = fingerprint.to_owned();
+        Peer::Certificate(Arc::new(PeerCertificate { fingerprint_sha256, ..PeerCertificate::clone(&certificate) }))
+    };
+    assert!(config.identify(&with(fingerprint, &["spiffe://gimbal.example/anyone"])).is_admin());
+    let other = fingerprint.replace("00", "01");
+    let names = ["spiffe://gimbal.example/anyone", &format!("sha256:{fingerprint}")];
+    assert!(!config.identify(&with(&other, &names)).is_admin(), "what it calls itself does not matter");
+    let error = read("admins: ['sha256:0011']").unwrap_err();
+    assert!(error.contains("write sha256: and 64 hexadecimal digits"), "{error}");
 }
 
 #[test]

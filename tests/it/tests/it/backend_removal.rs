@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Mirror, SOON, Scene, gimbalctl, slice_of, svc};
+use gimbal_tests::{Mirror, SOON, Scene, expect_log, expect_metric, gimbalctl, slice_of, svc};
 use serde_json::{Value, json};
 
 use super::backend_events::{expect_events, expect_published, offer, uid_of};
@@ -51,11 +51,26 @@ async fn expect_gone(scene: &Scene) {
     .unwrap();
 }
 
+/// Waits until all of [`offer`] is there, and none of its endpoints is ready.
+async fn expect_not_ready(scene: &Scene, services: u32) {
+    for number in 0..services {
+        let not_ready = |mirror: &Mirror| {
+            let addresses = mirror.addresses();
+            let are = addresses.len() == 8 && addresses.iter().all(|address| address.starts_with('!'));
+            anyhow::ensure!(are, "{addresses:?}");
+            Ok(())
+        };
+        let name = format!("node02-web{number}");
+        Mirror::expect_that(&scene.gimbal, "team1", &name, not_ready).await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_backend_stays_in_force_until_its_removal_is_approved() {
     let scene = scene().await;
     offer(&scene, 3).await;
-    scene.gimbal.admin().post(BACKENDS, &backend("node02", json!({}))).await.unwrap();
+    let patient = json!({"onRemoval": {"notReadyFor": "1h"}});
+    scene.gimbal.admin().post(BACKENDS, &backend("node02", patient)).await.unwrap();
     let uid = uid_of(&scene, "node02").await;
     let port = free_port().unwrap();
     let mut writer = writer_at(&scene, port, &[]).await;
@@ -83,13 +98,29 @@ async fn a_deleted_backend_stays_in_force_until_its_removal_is_approved() {
     expect_published(&scene, 3).await;
 
     annotate(&scene, DECOMMISSION, &id).await;
+    // Everything is there and not ready, over a restart of the writer, for as long as the spec says.
+    let object = expect_condition(&scene, "node02", "Removed", ["False", "NotReady"]).await;
+    let until = object["status"]["removal"]["until"].as_str().unwrap().to_owned();
+    let refused = ("Warning", "OrderRefused", 1);
+    let waits = ("Warning", "NotReadyBeforeRemoval", 1);
+    let words = expect_events(&scene, &uid, &[awaits, refused, waits]).await;
+    assert!(words[2].contains(&until), "{words:?}");
+    expect_not_ready(&scene, 3).await;
+    let client = scene.ask(&writer).unwrap();
+    let shown = |backend: &Value| backend["decommission"]["removedInMs"].is_string();
+    client.expect_backend("node02", "says when it is removed", shown).await.unwrap();
+    drop(writer);
+    let writer = writer_at(&scene, port, &[]).await;
+    expect_metric(writer.admin_port, "gimbal_writer_leading", "", 1.0).await.unwrap();
+    expect_not_ready(&scene, 3).await;
+    let enough = json!({"spec": {"onRemoval": {"notReadyFor": "0s"}}});
+    scene.gimbal.admin().patch(&format!("{BACKENDS}/node02"), &enough).await.unwrap();
     for number in 0..3 {
         Mirror::expect_gone(&scene.gimbal, "team1", &format!("node02-web{number}")).await.unwrap();
     }
     expect_gone(&scene).await;
-    let refused = ("Warning", "OrderRefused", 1);
     let done = [("Normal", "Decommissioning", 1), ("Normal", "Drained", 1)];
-    expect_events(&scene, &uid, &[awaits, refused, done[0], done[1]]).await;
+    expect_events(&scene, &uid, &[awaits, refused, waits, done[0], done[1]]).await;
     // Its agent is still there, and refused.
     let client = scene.ask(&writer).unwrap();
     let known = client.call("InspectionService/ListBackends", &json!({})).unwrap();
@@ -146,7 +177,7 @@ async fn an_admin_removes_a_deleted_backend_and_who_takes_the_finalizer_away_kee
     let scene = scene().await;
     offer(&scene, 2).await;
     let api = scene.gimbal.admin();
-    let object = backend("node02", json!({}));
+    let object = backend("node02", json!({"onRemoval": {"notReadyFor": "0s"}}));
     api.post(BACKENDS, &object).await.unwrap();
     let port = free_port().unwrap();
     let writer = writer_at(&scene, port, &[]).await;
@@ -212,4 +243,70 @@ async fn what_another_writer_wrote_is_not_removed_and_a_backend_of_nothing_goes_
     let why = expect_answer(&scene, DECOMMISSION, "node02-2-2-0-16", "Refused").await;
     assert!(why.contains("belongs to another writer"), "{why}");
     expect_published(&scene, 2).await;
+}
+
+/// Consumers have let go of it, somebody noticed, and it is as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_made_anew_while_it_is_not_ready_has_lost_nothing() {
+    let scene = scene().await;
+    offer(&scene, 2).await;
+    let api = scene.gimbal.admin();
+    let object = backend("node02", json!({"onRemoval": {"notReadyFor": "1h"}}));
+    api.post(BACKENDS, &object).await.unwrap();
+    let port = free_port().unwrap();
+    let writer = writer_at(&scene, port, &[]).await;
+    let _agent = scene.discoverer("node02", &scene.source, port, &[]).unwrap();
+    expect_published(&scene, 2).await;
+    let removal = delete(&scene).await;
+    annotate(&scene, DECOMMISSION, &id_of(&removal)).await;
+    expect_condition(&scene, "node02", "Removed", ["False", "NotReady"]).await;
+    expect_not_ready(&scene, 2).await;
+    let mark = scene.gimbal.audit_mark().await.unwrap();
+    api.patch(&format!("{BACKENDS}/node02"), &json!({"metadata": {"finalizers": null}})).await.unwrap();
+    api.post(BACKENDS, &object).await.unwrap();
+    expect_log(&writer.process, &["the removal of this backend was approved, and is over", "services=2"])
+        .await
+        .unwrap();
+    expect_condition(&scene, "node02", "Synced", ["True", "Written"]).await;
+    for number in 0..2 {
+        let ready = |mirror: &Mirror| {
+            let addresses = mirror.addresses();
+            anyhow::ensure!(addresses.iter().all(|address| !address.starts_with('!')), "{addresses:?}");
+            Ok(())
+        };
+        let name = format!("node02-web{number}");
+        Mirror::expect_that(&scene.gimbal, "team1", &name, ready).await.unwrap();
+    }
+    let writes = scene.writes_since(mark).await.unwrap();
+    assert!(writes.iter().all(|write| !write.starts_with("delete") && !write.starts_with("create")), "{writes:?}");
+}
+
+/// Which is what a person does with a command that is refused: `kubectl annotate KEY-`, and the same once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_was_refused_is_given_again_as_its_event_says() {
+    let scene = scene().await;
+    offer(&scene, 1).await;
+    let quick = json!({"onRemoval": {"notReadyFor": "0s"}});
+    scene.gimbal.admin().post(BACKENDS, &backend("node02", quick)).await.unwrap();
+    let uid = uid_of(&scene, "node02").await;
+    let writer = writer_at(&scene, free_port().unwrap(), &[]).await;
+    let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    expect_published(&scene, 1).await;
+    expect_finalizer(&scene).await;
+    let path = format!("{BACKENDS}/node02");
+    scene.gimbal.admin().delete(&path).await.unwrap();
+    let object = expect_condition(&scene, "node02", "Removed", ["False", "AwaitsApproval"]).await;
+    let id = id_of(&object["status"]["removal"]);
+    annotate(&scene, DECOMMISSION, "node02-1-1-0-8").await;
+    let why = expect_answer(&scene, DECOMMISSION, "node02-1-1-0-8", "Refused").await;
+    assert!(why.contains(&format!("`kubectl annotate backend node02 {DECOMMISSION}-`")), "{why}");
+    let kinds = [("Warning", "RemovalAwaitsApproval", 1), ("Warning", "OrderRefused", 1)];
+    expect_events(&scene, &uid, &kinds).await;
+    // Both at once, faster than the writer looks.
+    let remove = json!({"metadata": {"annotations": {DECOMMISSION: null}}});
+    scene.gimbal.admin().patch(&path, &remove).await.unwrap();
+    annotate(&scene, DECOMMISSION, "node02-1-1-0-8").await;
+    expect_events(&scene, &uid, &[kinds[0], ("Warning", "OrderRefused", 2)]).await;
+    annotate(&scene, DECOMMISSION, &id).await;
+    expect_gone(&scene).await;
 }

@@ -143,6 +143,7 @@ fn each_phase_of_a_removal_is_reported_once() {
             endpoints_objects: 0,
             endpoints: 8,
             first: vec!["team1/node02-web0".to_owned()],
+            until: (phase == RemovalPhase::NotReady).then(|| "noon".to_owned()),
         });
         BackendResourceStatus { removal, ..BackendResourceStatus::default() }
     };
@@ -155,9 +156,22 @@ fn each_phase_of_a_removal_is_reported_once() {
     assert_eq!(reasons(awaits, awaits), [""; 0]);
     assert_eq!(reasons(awaits, other), ["RemovalAwaitsApproval"], "the id before approves it no more");
     assert_eq!(reasons(awaits, removing), ["Decommissioning"]);
+    let waits = Some((RemovalPhase::NotReady, ""));
+    assert_eq!(reasons(awaits, waits), ["NotReadyBeforeRemoval"]);
+    assert!(between(awaits, waits)[0].message.contains("not ready until noon"));
+    assert_eq!(reasons(waits, waits), [""; 0]);
+    assert_eq!(reasons(waits, removing), ["Decommissioning"]);
     assert_eq!(reasons(removing, removed), ["Drained"]);
     assert_eq!(reasons(removed, removed), [""; 0]);
-    assert_eq!(reasons(removing, None), ["Drained"], "one in quarantine");
+    assert_eq!(reasons(removing, None), ["Drained"]);
+    for (quarantined, reason) in [(true, "Drained"), (false, "RemovalEnded")] {
+        let standing = Standing { quarantined, ..Standing::example() };
+        for before in [waits, removing] {
+            let found = notices(&name, &with(before), &with(None), Some(&standing));
+            let is = |reason: &str| found.iter().filter(|notice| notice.reason == reason).count();
+            assert_eq!((is(reason), is("Drained") + is("RemovalEnded")), (1, 1), "{found:?}");
+        }
+    }
     assert_eq!(reasons(None, Some((RemovalPhase::OfAnotherWriter, ""))), ["RemovalRefused"]);
     let message = &between(None, awaits)[0].message;
     assert!(
@@ -169,15 +183,4 @@ fn each_phase_of_a_removal_is_reported_once() {
         message.ends_with("1 Services, 1 EndpointSlices and 8 endpoints would go, first team1/node02-web0"),
         "{message}"
     );
-}
-
-#[test]
-fn no_agent_chooses_what_a_shell_reads() {
-    let name = BackendName::parse("node02").unwrap();
-    let of = |value: &str| annotate(&name, BackendOrder::ConfirmIncarnation, value);
-    let command = "kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/confirm-incarnation=";
-    assert_eq!(of("https://k.example:5000/v3"), format!("{command}https://k.example:5000/v3"));
-    for value in ["a;b", "$(b)", "a b", "'a", "a\nb", "`b`"] {
-        assert_eq!(of(value), format!("{command}VALUE"));
-    }
 }

@@ -223,3 +223,29 @@ fn another_object_of_the_name_has_its_own_spec_or_none() {
     objects.apply(&unusable()).unwrap();
     assert_eq!(in_force(&objects), ["a=a"]);
 }
+
+/// `kubectl annotate KEY-` and `kubectl annotate KEY=VALUE` come one right after the other.
+#[test]
+fn an_annotation_that_is_taken_back_and_set_again_counts_once_its_answer_is_gone() {
+    let key = BackendOrder::Approve.annotation();
+    let with = |value: Option<&str>, answered: bool| {
+        let mut object = object("a", json!({"identity": "a"}));
+        object.metadata.meta.annotations.extend(value.map(|value| (key.into(), value.into())));
+        let answer = json!({"annotation": key, "value": "0a", "result": "Refused", "message": ""});
+        let answers = if answered { json!([answer]) } else { json!([]) };
+        object.status = serde_json::from_value(json!({ "answers": answers })).unwrap();
+        object
+    };
+    let mut objects = listed(&["a"]);
+    let mut ordered = |value, answered| {
+        objects.apply(&with(value, answered)).unwrap();
+        objects.known().next().unwrap().1.orders.values().cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(ordered(Some("0a"), false), ["0a"]);
+    assert_eq!(ordered(Some("0a"), true), ["0a"], "it has its answer");
+    assert_eq!(ordered(Some("0b"), true), ["0b"], "another value is news at once");
+    assert_eq!(ordered(None, true), [""; 0]);
+    assert_eq!(ordered(Some("0a"), true), [""; 0], "so that the answer to the one before goes");
+    assert_eq!(ordered(Some("0a"), false), ["0a"]);
+    assert_eq!(ordered(Some("0a"), true), ["0a"], "it has an answer of its own");
+}

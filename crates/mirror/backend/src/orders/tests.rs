@@ -68,7 +68,8 @@ impl Led {
         self.said.answers = answers;
         if self.is_leaving {
             let removal = self.state.removal(&node02(), 1);
-            self.said.removal = removal.map(|state| BackendRemoval::of(&node02(), &state, self.said.removal.as_ref()));
+            self.said.removal = removal
+                .map(|state| BackendRemoval::of(&node02(), &state, self.said.removal.as_ref(), |_| "then".to_owned()));
         }
         shown
     }
@@ -90,7 +91,8 @@ impl Led {
     }
 
     fn is_being_removed(&self) -> bool {
-        matches!(self.state.removal(&node02(), 1), Some(RemovalState::UnderWay { .. }))
+        let removal = self.state.removal(&node02(), 1);
+        matches!(removal, Some(RemovalState::NotReady { .. } | RemovalState::UnderWay { .. }))
     }
 
     /// Everything that was given to be stored is.
@@ -156,7 +158,7 @@ fn a_wrong_incarnation_is_refused_for_good() {
     let order = [(BackendOrder::ConfirmIncarnation, "c")];
     let answers = led.look(&order);
     assert_eq!(answers[0].0, AnswerResult::Refused);
-    assert!(answers[0].1.ends_with("refused was b"), "{answers:?}");
+    assert!(answers[0].1.contains("refused was b; "), "{answers:?}");
     // It comes later: that is another question.
     assert!(!led.dial("c"));
     assert_eq!(led.look(&order), answers);
@@ -182,7 +184,7 @@ fn an_id_of_no_hold_is_refused_and_one_of_before_the_restart_waits() {
     assert!(led.look(&[(BackendOrder::Approve, "0a")]).is_empty());
     let answers = led.look(&[(BackendOrder::Approve, "0b")]);
     assert_eq!(answers[0].0, AnswerResult::Refused);
-    assert!(answers[0].1.ends_with("nothing is held"), "{answers:?}");
+    assert!(answers[0].1.contains("nothing is held; "), "{answers:?}");
 }
 
 /// What is followed once is not followed again because its annotation is set to and fro.
@@ -207,13 +209,56 @@ fn an_annotation_that_goes_to_and_fro_decides_nothing_twice() {
         }
         let answers = led.look(&to_b);
         assert_eq!(answers[0].0, AnswerResult::Refused);
-        assert!(answers[0].1.contains("remove the annotation"), "{answers:?}");
+        let again = "`kubectl annotate backend node02 gimbal.projectcontour.io/confirm-incarnation-` comes before";
+        assert!(answers[0].1.contains(again), "{answers:?}");
         assert_eq!(led.look(&to_a)[0].0, AnswerResult::Refused, "that was followed as well");
         assert_eq!(led.incarnation(), Some("a"));
     }
     led.look(&[]);
     led.look(&to_b);
     assert_eq!(led.incarnation(), Some("b"), "it is another word");
+}
+
+/// Each of several was followed, and not only the last.
+#[test]
+fn all_values_of_an_annotation_that_were_followed_are_remembered() {
+    let mut led = Led::of_a();
+    for source in ["b", "c", "d"] {
+        assert!(!led.dial(source));
+        let order = [(BackendOrder::ConfirmIncarnation, source)];
+        led.look(&order);
+        led.store();
+        assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
+    }
+    assert!(!led.dial("b"));
+    assert_eq!(led.look(&[(BackendOrder::ConfirmIncarnation, "b")])[0].0, AnswerResult::Refused);
+    assert_eq!(led.incarnation(), Some("d"));
+}
+
+/// What was refused was not followed: it may be asked again after something else was.
+#[test]
+fn a_value_that_was_refused_is_decided_anew_after_another_one() {
+    let mut led = Led::of_a();
+    assert!(!led.dial("b"));
+    let (to_b, to_c) = ([(BackendOrder::ConfirmIncarnation, "b")], [(BackendOrder::ConfirmIncarnation, "c")]);
+    assert_eq!(led.look(&to_c)[0].0, AnswerResult::Refused);
+    led.look(&to_b);
+    led.store();
+    assert_eq!(led.look(&to_b)[0].0, AnswerResult::Done);
+    assert!(!led.dial("c"));
+    led.look(&to_c);
+    assert_eq!(led.incarnation(), Some("c"));
+}
+
+/// What was decided for one value is no answer to the next.
+#[test]
+fn a_value_that_is_replaced_before_its_answer_has_none() {
+    let mut led = Led::of_a();
+    assert!(!led.dial("b"));
+    assert!(led.look(&[(BackendOrder::ConfirmIncarnation, "b")]).is_empty(), "it is not stored yet");
+    led.store();
+    let answers = led.look(&[(BackendOrder::ConfirmIncarnation, "c")]);
+    assert_eq!(answers[0].0, AnswerResult::Refused, "{answers:?}");
 }
 
 /// A copied object does not keep out the source that comes first.
@@ -269,6 +314,21 @@ fn a_backend_is_removed_by_the_id_that_was_shown_once_its_object_is_deleted() {
     assert!(led.is_being_removed());
     led.store();
     assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
+    // A writer that died before it answered: the next one knows of the order, and not of the answer.
+    led.book.forget();
+    led.said.answers.clear();
+    let again = led.look(&order);
+    assert_eq!(again, [(AnswerResult::Done, "its removal was ordered before".to_owned())]);
+}
+
+/// Who has not seen the whole cluster does not know what would go.
+#[test]
+fn an_approval_waits_until_the_cluster_is_listed() {
+    let mut led = Led::of_a();
+    led.delete();
+    assert!(led.look(&[(BackendOrder::Decommission, "node02-0-0-0-0-00000000")]).is_empty());
+    led = led.listed();
+    assert_eq!(led.look(&[(BackendOrder::Decommission, "node02-0-0-0-0-00000000")])[0].0, AnswerResult::Refused);
 }
 
 /// An id that was not shown orders nothing, however right it is: an exported object has it in its annotations.
@@ -308,4 +368,33 @@ fn nothing_is_removed_before_the_object_and_the_configuration_say_so() {
     led.is_leaving = true;
     led.look(&order);
     assert!(led.is_being_removed());
+}
+
+/// Whoever reads it can do it as it is written.
+#[test]
+fn a_command_takes_away_first_what_was_answered() {
+    let set = "kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/decommission=node02-1";
+    let answer = |order: BackendOrder, value: &str| BackendAnswer {
+        annotation: order.annotation().to_owned(),
+        value: value.to_owned(),
+        result: AnswerResult::Refused,
+        message: String::new(),
+        earlier: Vec::new(),
+    };
+    let command = |answers: &[BackendAnswer]| BackendOrder::Decommission.command(&node02(), "node02-1", answers);
+    assert_eq!(command(&[]), set);
+    assert_eq!(command(&[answer(BackendOrder::Decommission, "node02-2")]), set, "another value is news");
+    assert_eq!(command(&[answer(BackendOrder::Approve, "node02-1")]), set);
+    let again = format!("kubectl annotate backend node02 gimbal.projectcontour.io/decommission- && {set}");
+    assert_eq!(command(&[answer(BackendOrder::Decommission, "node02-1")]), again);
+}
+
+#[test]
+fn no_agent_chooses_what_a_shell_reads() {
+    let of = |value: &str| BackendOrder::ConfirmIncarnation.command(&node02(), value, &[]);
+    let command = "kubectl annotate backend node02 --overwrite gimbal.projectcontour.io/confirm-incarnation=";
+    assert_eq!(of("https://k.example:5000/v3"), format!("{command}https://k.example:5000/v3"));
+    for value in ["a;b", "$(b)", "a b", "'a", "a\nb", "`b`"] {
+        assert_eq!(of(value), format!("{command}VALUE"));
+    }
 }

@@ -21,18 +21,20 @@ struct Writer {
     now: Instant,
     seconds: u64,
     writes: usize,
+    answers: Vec<BackendAnswer>,
 }
 
 impl Writer {
     fn new() -> Self {
         let (reports, now) = (StatusReports::default(), Instant::now());
-        Self { reports, there: None, version: 1, shows: true, now, seconds: 0, writes: 0 }
+        Self { reports, there: None, version: 1, shows: true, now, seconds: 0, writes: 0, answers: Vec::new() }
     }
 
     /// Lets a second pass, and writes what is due then.
     fn second(&mut self, generation: i64, problem: Option<&BackendProblem>, standing: Option<&Standing>) {
         let (name, wall) = (BackendName::parse("a").unwrap(), format!("at {}", self.seconds));
-        let facts = StatusFacts { generation, problem, standing, answers: &[], removal: None };
+        let answers = &self.answers.clone();
+        let facts = StatusFacts { generation, problem, standing, answers, removal: None };
         let now = self.now + Duration::from_secs(self.seconds);
         let version = self.version.to_string();
         let there = ReadStatus { uid: "uid", version: &version, status: self.there.as_ref() };
@@ -137,6 +139,27 @@ fn what_needs_somebody_is_said_at_once() {
     let refused = Standing { refused_incarnation: Some("two".into()), incarnation: Some("one".into()), ..well() };
     writer.seconds(1, &refused);
     assert_eq!(writer.there.as_ref().unwrap().refused_incarnation.as_deref(), Some("two"));
+}
+
+/// No condition says these, or only by its words.
+#[test]
+fn whose_it_is_what_is_held_and_what_was_answered_is_said_at_once() {
+    let mut writer = Writer::new();
+    writer.seconds(1, &well());
+    let of = |id: &str| Standing {
+        incarnation: Some("one".into()),
+        held: vec![(id.to_owned(), "the guard holds".to_owned())],
+        ..well()
+    };
+    writer.seconds(1, &Standing { held: Vec::new(), ..of("") });
+    assert_eq!(writer.writes, 2);
+    writer.seconds(1, &of("7"));
+    assert_eq!(writer.writes, 3);
+    writer.seconds(1, &of("8"));
+    assert_eq!((writer.writes, &*writer.there.as_ref().unwrap().held_changes[0]), (4, "8"));
+    writer.answers = answered("1").answers;
+    writer.seconds(2, &of("8"));
+    assert_eq!((writer.writes, writer.said().0.answers), (5, answered("1").answers));
 }
 
 /// A stray agent stops nothing while that of the right source is there.

@@ -41,6 +41,9 @@ impl Backend {
         if self.guards().wait_for_record() {
             return "removals wait: the guard's record of it cannot be kept in the Gimbal cluster; the writer's log says why".into();
         }
+        if self.not_ready_until().is_some() {
+            return "its removal is ordered: its endpoints are not ready, and its objects go after a while (onRemoval.notReadyFor)".into();
+        }
         if self.decommission().is_some() {
             return "it is being decommissioned".into();
         }

@@ -1,11 +1,11 @@
-//! What is written for a backend that is lost, where its policy says more than to hold.
+//! What is written for a backend that is lost, where its policy says more than to hold, or that is not ready before it is removed.
 
 use gimbal_model::{BackendName, TargetKey};
 use gimbal_plan::{Lost, Plan, Removals, plan_lost};
 
 use super::{Ownership, RemovalReason, View};
-use crate::Stage;
 use crate::target::Target;
+use crate::{Backend, Stage};
 
 impl View<'_> {
     /// Returns how the loss policy changes the target's existing endpoints.
@@ -16,13 +16,13 @@ impl View<'_> {
     /// Returns the loss stage that applies to the endpoints that a new `owner` wants. The loss of the backend whose
     /// endpoints exist does not affect them.
     pub(super) fn lost_for(self, owner: &BackendName) -> Option<Lost> {
-        self.desired.get(owner)?.loss().stage().lost()
+        self.desired.get(owner)?.stage().lost()
     }
 
     /// Returns the loss stage of the backend that the target's endpoints count for.
     pub(crate) fn stage_of(self, target: &Target) -> Stage {
         let backend = target.counted_for().and_then(|name| self.desired.get(name));
-        backend.map(|backend| backend.loss().stage()).unwrap_or_default()
+        backend.map(Backend::stage).unwrap_or_default()
     }
 
     /// Returns the plan for objects of a lost backend, and whether removals wait, for the guard or for the backend to

@@ -144,6 +144,13 @@ impl<'a> View<'a> {
         if self.desired.is_being_removed(&holder.backend) {
             return Fate::Goes(RemovalReason::Decommissioned);
         }
+        if self.desired.is_not_ready_for_removal(&holder.backend) {
+            // Whatever its policy says: nothing goes before somebody had the time to notice, and to take the order back.
+            let name = &holder.backend;
+            return Fate::Stays(format!(
+                "the removal of backend {name} is ordered; its endpoints are not ready until it begins (onRemoval.notReadyFor)"
+            ));
+        }
         let Some(backend) = self.desired.get(&holder.backend).filter(|backend| backend.is_listed()) else {
             let name = &holder.backend;
             return Fate::Stays(format!(

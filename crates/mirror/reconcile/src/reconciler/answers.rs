@@ -66,7 +66,7 @@ impl Reconciler {
                 Written::Conflict { there } => {
                     self.observe_body(&there, told, now);
                     // One of several conflicts is reported, because the next job retries all of them.
-                    let failure = conflicts.take().map(|message| WriteFailure::Api(message.into()));
+                    let failure = conflicts.take().map(|message| WriteFailure::Contested(message.into()));
                     failure.and_then(|failure| self.failed(job, action, failure, now))
                 }
                 Written::Gone => {
@@ -176,7 +176,12 @@ impl Reconciler {
     /// write is retried later, or a slice gets another name.
     fn failed(&mut self, job: &Job, action: &Action, failure: WriteFailure, now: Instant) -> Option<Instant> {
         let key = &job.target;
-        self.note_failed_journeys(job, matches!(failure, WriteFailure::Api(_)));
+        let target = self.targets.get_mut(key)?;
+        let unclear = matches!(failure, WriteFailure::Api(_) | WriteFailure::Contested(_));
+        let lasts = unclear && target.refusals_mut().fails_for_long(action);
+        // An answer that stays the same is a refusal, and a change that is refused is not late.
+        let refused = !unclear || lasts && matches!(failure, WriteFailure::Contested(_));
+        self.note_failed_journeys(job, !refused);
         let target = self.targets.get_mut(key)?;
         let api = |message: &str| format!("{} {}: {message}", action.kind().kind, action.name());
         // A refused write waits by itself, at most for `longest`, and the rest of the target goes on.
@@ -197,10 +202,9 @@ impl Reconciler {
             WriteFailure::Invalid(message) => (RejectReason::Invalid, api(&message), Some(LONGEST_INVALID)),
             WriteFailure::TooLarge(message) => (RejectReason::TooLarge, api(&message), Some(LONGEST_INVALID)),
             WriteFailure::Forbidden(message) => (RejectReason::ApiError, api(&message), Some(LONGEST_DELAY)),
-            WriteFailure::Api(message) => {
+            WriteFailure::Api(message) | WriteFailure::Contested(message) => {
                 // A write that keeps failing delays the rest of the target no longer than a refused one.
-                let longest = target.refusals_mut().fails_for_long(action).then_some(LONGEST_DELAY);
-                (RejectReason::ApiError, api(&message), longest)
+                (RejectReason::ApiError, api(&message), lasts.then_some(LONGEST_DELAY))
             }
         };
         if let Some(longest) = longest {

@@ -1,7 +1,7 @@
 //! The removal of everything that a backend published, ordered by an admin, whether or not its agent is connected. It
 //! is written like any other change, slices before their Service, and continues after a restart of the writer.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
 use gimbal_model::{BackendName, Digest, TargetKey};
@@ -79,7 +79,12 @@ pub enum Decommission {
         /// The version of the state that contains the order.
         version: u64,
     },
-    /// The order is stored, and objects are being removed.
+    /// The order is stored, and the endpoints are not ready until then. Nothing is deleted yet.
+    NotReady {
+        /// When objects are removed.
+        until: Instant,
+    },
+    /// Objects are being removed.
     Running {
         /// When to check again whether anything is left.
         look: Instant,
@@ -87,6 +92,34 @@ pub enum Decommission {
         /// has it.
         is_over: bool,
     },
+}
+
+/// The order to remove a backend, as it is stored over restarts of the writer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecommissionOrder {
+    /// The id with which it was given.
+    pub id: String,
+    /// When it was given, by the writer's wall clock.
+    pub since: SystemTime,
+    /// For how long the endpoints are not ready before objects are deleted.
+    pub not_ready_for: Duration,
+}
+
+impl DecommissionOrder {
+    /// Returns how far it is once it is stored. A wall clock that was set back gives the endpoints more time, at most the whole of it once
+    /// more.
+    pub(crate) fn stage(&self, now: Instant, wall: SystemTime) -> Decommission {
+        let age = wall.duration_since(self.since).unwrap_or_default();
+        match self.not_ready_for.saturating_sub(age) {
+            Duration::ZERO => Decommission::Running { look: now, is_over: false },
+            left => Decommission::NotReady { until: now + left },
+        }
+    }
+
+    /// Returns when objects are deleted, by the wall clock.
+    pub(crate) fn ends(&self) -> Option<SystemTime> {
+        self.since.checked_add(self.not_ready_for)
+    }
 }
 
 /// What becomes of a backend that is to leave, or that is being removed.
@@ -99,7 +132,14 @@ pub enum RemovalState {
         /// The first of the targets.
         first: Vec<TargetKey>,
     },
-    /// Its removal was ordered.
+    /// Its removal was ordered, and its endpoints are not ready until then. Nothing is deleted yet.
+    NotReady {
+        /// What will be removed.
+        inventory: Inventory,
+        /// When, by the wall clock.
+        until: SystemTime,
+    },
+    /// It is being removed.
     UnderWay {
         /// What is left to remove.
         left: Inventory,
@@ -186,7 +226,10 @@ impl Reconciler {
         let inventory = self.inventory(name);
         Some(match backend.and_then(Backend::decommission) {
             Some(Decommission::Running { is_over: true, .. }) => RemovalState::Over,
-            Some(_) => RemovalState::UnderWay { left: inventory },
+            Some(_) => match backend.and_then(Backend::not_ready_until) {
+                Some(until) => RemovalState::NotReady { inventory, until },
+                None => RemovalState::UnderWay { left: inventory },
+            },
             None if backend.is_none_or(|backend| *backend.state() == BackendState::default()) => {
                 match inventory == Inventory::default() {
                     true => RemovalState::Over,
@@ -212,7 +255,7 @@ impl Reconciler {
         self.end_stream(name, goodbye);
         self.forget_said(name, now);
         if let Some(backend) = self.desired.get_mut(name) {
-            backend.order_decommission(id, &mut self.outputs);
+            backend.order_decommission(id, self.wall, &mut self.outputs);
         }
     }
 
@@ -225,12 +268,17 @@ impl Reconciler {
         if !self.leadership.holds_lease() || self.desired.get(name).filter(is_ordered).is_none() {
             return false;
         }
-        if self.cluster.is_listed() && self.inventory(name) == Inventory::default() {
+        let left = self.inventory(name);
+        if self.cluster.is_listed() && left == Inventory::default() {
             // The removal is complete, and ends as usual: what the configuration names is a new backend.
             return false;
         }
-        if let Some(backend) = self.desired.get_mut(name) {
-            backend.withdraw_decommission(&mut self.outputs);
+        if let Some(backend) = self.desired.get_mut(name)
+            && let Some(DecommissionOrder { id, .. }) = backend.withdraw_decommission(&mut self.outputs)
+        {
+            // Nobody who ordered it expects that, least of all where the configuration of this writer is merely older.
+            let (backend, services) = (name.clone(), left.services);
+            self.outputs.push(Output::RemovalWithdrawn { backend, id, services });
         }
         true
     }
@@ -257,12 +305,22 @@ impl Reconciler {
         }
     }
 
-    /// Begins a removal once its order is stored.
+    /// Begins a removal once its order is stored: with endpoints that are not ready, if its policy has a time for that.
     pub(super) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         let ordered = matches!(backend.decommission(), Some(Decommission::Ordered { version }) if version <= kept);
         if ordered {
-            backend.set_decommission_look(now);
+            backend.begin_decommission(now, self.wall);
+        }
+        if ordered && self.desired.is_not_ready_for_removal(name) {
+            self.enqueue_backend(name);
+        }
+    }
+
+    /// Follows the time for which the endpoints of a backend are not ready before it is removed.
+    pub(super) fn follow_decommission(&mut self, name: &BackendName, now: Instant) {
+        if let Some(backend) = self.desired.get_mut(name) {
+            backend.follow_decommission(now, self.wall, &mut self.outputs);
         }
     }
 

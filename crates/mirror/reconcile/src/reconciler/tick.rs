@@ -61,6 +61,7 @@ impl Reconciler {
             if self.leadership.holds_lease() {
                 decide_anew |= !self.leadership.is_aside() && self.follow_loss(&name, now);
                 self.keep_news(&name, now);
+                self.follow_decommission(&name, now);
                 self.end_decommission(&name, now);
             }
             if decide_anew {

@@ -213,9 +213,16 @@ impl Reconciler {
     /// anything changed.
     pub(super) fn observe(&mut self, key: &TargetKey, now: Instant, apply: impl FnOnce(&mut Target) -> bool) -> bool {
         let target = self.targets.get_or_default(key);
+        let was_empty = target.observed().is_empty();
         if !apply(target) {
             self.drop_if_idle(key, now);
             return false;
+        }
+        // The claim that tried to create it may have failed because this object had the name, without our mark then. Whose it is now,
+        // somebody has said with the mark (`gimbalctl adopt`), and nothing else of the claim that had its turn exists.
+        let is_of_other = was_empty && target.owner().is_some_and(|owner| !target.is_all_of(owner));
+        if is_of_other && target.holder(key).is_some() {
+            target.set_owner(None);
         }
         if target.observed_mut().take_went_back() {
             self.list_again();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gimbal_kubernetes_objects::EndpointSlice;
 use gimbal_plan::{Body, EndpointsApi};
 use gimbal_reconcile::{JourneyEnd, Watched, WriteFailure, Written};
+use gimbal_session::RejectReason;
 
 use super::OPEN;
 use super::server::{Luck, id};
@@ -95,6 +96,39 @@ fn a_change_that_the_api_server_refuses_does_not_wait() {
     assert_eq!(world.writer.oldest_pending(world.now), None);
     world.settle();
     assert_eq!((world.services().count(), world.settled.len()), (1, 1));
+}
+
+/// Whatever is against the object: after some tries it is a Service that is rejected, and not a change that is late.
+#[test]
+fn a_change_that_meets_a_conflict_time_and_again_does_not_wait_for_ever() {
+    for contested in [None, Some(WriteFailure::Contested("409".into()))] {
+        let mut world = world();
+        world.settle();
+        world.set(0, &key(0), Some(service(1, 0, &[1, 2])));
+        while world.speak(0) | world.hear(0) {}
+        let mut waits = Vec::new();
+        for _ in 0..120 {
+            while let Some(job) = world.writer.next_job(world.now) {
+                let written = job.carry_out(|action| match &contested {
+                    Some(failure) => Written::Failed(failure.clone()),
+                    None => {
+                        let id = (action.kind().kind, action.namespace().to_string(), action.name().to_string());
+                        Written::Conflict { there: world.server.objects[&id].clone() }
+                    }
+                });
+                world.writer.finish(&job, written, world.now);
+            }
+            world.collect();
+            while world.hear(0) {}
+            world.pass(Duration::from_secs(1));
+            waits.push(world.writer.oldest_pending(world.now).is_some());
+        }
+        assert!(waits[0], "{contested:?}: one conflict is nobody's refusal");
+        assert!(!waits[60..].contains(&true), "{contested:?}: {waits:?}");
+        assert_eq!(world.rejects(0)[0].reason, RejectReason::ApiError);
+        world.settle_for(Duration::from_secs(60));
+        assert!(world.rejects(0).is_empty(), "it is tried on");
+    }
 }
 
 /// A list that has begun shows an edit but not the create before it, and the answer to the create comes last.

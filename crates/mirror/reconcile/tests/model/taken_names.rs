@@ -6,7 +6,7 @@ use gimbal_plan::{Body, EndpointsApi};
 use super::OPEN;
 use super::check::check;
 use super::server::{self, is_marked, meta_mut};
-use super::world::{World, key, service};
+use super::world::{BACKENDS, World, key, service};
 
 fn our_slices(world: &World) -> Vec<String> {
     let ours = world.slices().filter(|slice| is_marked(&Body::Slice((*slice).clone())));
@@ -33,4 +33,42 @@ fn a_name_is_taken_only_while_another_object_has_it() {
     set(&mut world, &[]);
     world.server.remove(&server::id(foreign.kind(), foreign.meta()));
     assert_eq!(set(&mut world, &[1]), first, "the name is free");
+}
+
+/// Two claims have tried in vain to create a Service, because one without our mark has the name. `first` tried first.
+fn refused_to_both(first: usize) -> (World, Body) {
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(1, &key(0), Some(service(1, 0, &[9])));
+    world.settle();
+    let mut there = Body::Service(world.services().next().unwrap().clone());
+    world.set(1, &key(0), None);
+    world.settle();
+    meta_mut(&mut there).labels.remove(keys::MANAGED_BY);
+    world.server.put(there.clone());
+    let mut claims = [(0, key(1)), (1, key(0))];
+    claims.rotate_left(first);
+    for (agent, key) in claims {
+        world.set(agent, &key, Some(service(0, 0, &[1])));
+        world.settle();
+    }
+    assert_eq!((world.rejects(0).len(), world.rejects(1).len()), (1, 1), "the name is taken");
+    (world, there)
+}
+
+/// A person gives it to one of them (`gimbalctl adopt`).
+#[test]
+fn an_object_that_gets_the_mark_is_whose_it_says() {
+    for (first, owner) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+        let (mut world, mut given) = refused_to_both(first);
+        let meta = meta_mut(&mut given);
+        meta.labels.insert(keys::MANAGED_BY.into(), keys::MANAGER.into());
+        meta.labels.insert(keys::BACKEND.into(), BACKENDS[owner].into());
+        meta.annotations.insert(keys::SOURCE.into(), ["one/b-svc", "one/svc"][owner].into());
+        world.server.put(given);
+        world.settle();
+        let label = &world.services().next().unwrap().metadata.labels[keys::BACKEND];
+        assert_eq!(&**label, BACKENDS[owner], "{first} tried first");
+        assert_eq!((world.rejects(owner).len(), world.rejects(1 - owner).len()), (0, 1));
+        check(&world);
+    }
 }

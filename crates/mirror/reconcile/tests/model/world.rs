@@ -9,7 +9,9 @@ use gimbal_guard::{GuardConfig, GuardEvent};
 use gimbal_kubernetes_objects::{EndpointSlice, Service as ServiceObject};
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_plan::{Body, EndpointsApi};
-use gimbal_reconcile::{BackendState, Job, JourneyEnd, Output, Policy, Reconciler, Settings, Watched, Written};
+use gimbal_reconcile::{
+    BackendState, Job, JourneyEnd, Output, Policy, Reconciler, RemovalPolicy, Settings, Watched, Written,
+};
 use gimbal_session::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Reject, Scope,
     WriterLimits, WriterMessage,
@@ -59,6 +61,8 @@ pub struct World {
     pub unlucky: BTreeSet<String>,
     api: EndpointsApi,
     epoch: u64,
+    /// Removals that were taken back: the backend, the id, and how many Services are left.
+    pub withdrawn: Vec<(BackendName, String, u64)>,
     /// Backends whose held removals were released without an approval, by time or by a snapshot, and how many.
     pub releases: Vec<(BackendName, u64)>,
     /// What came of changes, and the time that each took.
@@ -126,7 +130,9 @@ impl World {
                 Agent { name, end, source: BTreeMap::new(), starts: 0, refused: None, stream: None }
             })
             .collect();
-        let policy = Policy { guard, ..Policy::default() };
+        // Tests of the time before a removal have one.
+        let on_removal = RemovalPolicy { not_ready_for: Duration::ZERO };
+        let policy = Policy { guard, on_removal, ..Policy::default() };
         let policies = BACKENDS.iter().map(|name| (BackendName::parse(name).unwrap(), policy.clone())).collect();
         let mut world = Self {
             server: Server::default(),
@@ -147,6 +153,7 @@ impl World {
             unlucky: BTreeSet::new(),
             api,
             epoch: 1,
+            withdrawn: Vec::new(),
             releases: Vec::new(),
             settled: Vec::new(),
         };
@@ -357,6 +364,7 @@ impl World {
                     self.list();
                 }
                 Output::Forget { backend } => drop(self.kept.remove(&backend)),
+                Output::RemovalWithdrawn { backend, id, services } => self.withdrawn.push((backend, id, services)),
                 Output::CreateNamespace { namespace, .. } if self.unlucky.remove(&*namespace) => {
                     self.writer.namespace_created(&namespace, Err("a test".into()), self.now);
                 }

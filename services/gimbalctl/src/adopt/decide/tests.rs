@@ -141,6 +141,38 @@ fn what_the_original_did_not_make_or_no_source_offers_is_left_with_its_endpoints
     }
 }
 
+/// Two backends, or two Services, could have made it.
+#[test]
+fn what_two_could_have_made_is_left() {
+    let (service, endpoints) = made("web", &["10.0.0.1"]);
+    for (label, value, expected) in [
+        ("gimbal.heptio.com/backend", "node03", "its labels name two backends, node02 and node03"),
+        ("gimbal.heptio.com/cluster", "node03", "its labels name two backends, node02 and node03"),
+        ("gimbal.heptio.com/service", "api", "its labels name two source Services, web and api"),
+    ] {
+        let mut doubtful = service.clone();
+        doubtful["metadata"]["labels"][label] = json!(value);
+        let then = verdicts(&found(&doubtful, &endpoints, &["10.0.0.1"]), &offers(offer()));
+        let (_, Verdict::Leave(why)) = &then[0] else { panic!("{label}: {then:?}") };
+        assert!(why.starts_with(expected), "{why}");
+        doubtful["metadata"]["labels"][label] = json!(if label.ends_with("service") { "web" } else { "node02" });
+        let then = verdicts(&found(&doubtful, &endpoints, &["10.0.0.1"]), &offers(offer()));
+        assert_eq!(then[0], ("Service", take()), "both say the same");
+    }
+}
+
+/// Who orders it has seen that the Service is another one than that of its namespace.
+#[test]
+fn what_a_mapped_namespace_leads_to_is_named() {
+    let (service, endpoints) = made("web", &["10.0.0.1"]);
+    let mapped = AdoptionOffer { namespace: "project-a".to_owned(), ..offer() };
+    let then = verdicts(&found(&service, &endpoints, &["10.0.0.1"]), &offers(mapped));
+    let (_, Verdict::Take(taking)) = &then[0] else { panic!("{then:?}") };
+    assert_eq!(taking.source, "project-a/web");
+    let named: Vec<_> = taking.changes.iter().collect();
+    assert_eq!(named, ["it stands for project-a/web from then on, and is in namespace team1"]);
+}
+
 #[test]
 fn endpoints_alone_or_of_someone_else_are_left() {
     let (mut service, endpoints) = made("web", &["10.0.0.1"]);
