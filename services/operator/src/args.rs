@@ -10,7 +10,7 @@ use clap::{ArgAction, Parser};
 use gimbal_kubernetes_client::Access;
 use gimbal_lease::Times;
 use gimbal_model::NamespaceName;
-use gimbal_operator_core::{OperatorSettings, PullPolicy};
+use gimbal_operator_core::{DiscovererTraces, OperatorSettings, PullPolicy};
 use gimbal_runtime::{Exit, HumanDuration, LogFormat, at_least};
 
 /// Runs a discoverer in the Gimbal cluster for each Backend that names a source: its pod, its account, its network policy and its
@@ -77,6 +77,14 @@ pub struct Args {
         default_value = "443,5000,9876,9696"
     )]
     pub(crate) openstack_ports: Vec<u16>,
+    /// OpenTelemetry collector to which discoverers send traces of sampled changes, by OTLP over gRPC: http://host:port or
+    /// https://host:port [default: no traces]
+    #[arg(long, env = "GIMBAL_OTLP_ENDPOINT", value_name = "URL", value_parser = collector_url)]
+    pub(crate) otlp_endpoint: Option<String>,
+    /// Share of the changes that discoverers trace, from 0 to 1; for --otlp-endpoint
+    #[arg(long, env = "GIMBAL_TRACE_RATIO", value_name = "RATIO", default_value = "0.01", value_parser = ratio,
+          allow_negative_numbers = true)]
+    pub(crate) trace_ratio: f64,
     /// Where /metrics, /healthz, /livez and /readyz are served
     #[arg(long, env = "GIMBAL_ADMIN_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:7484")]
     pub(crate) admin_listen: SocketAddr,
@@ -100,11 +108,29 @@ const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/names
 const SHORTEST_CERTIFICATE: Duration = Duration::from_secs(3600);
 
 fn writer_url(text: &str) -> Result<String, String> {
-    let port = text.strip_prefix("https://").and_then(|rest| rest.rsplit_once(':'));
-    match port.filter(|(host, port)| !host.is_empty() && !host.contains(['@', '/']) && port.parse::<u16>().is_ok()) {
-        Some(_) => Ok(text.to_owned()),
-        None => Err("write it as https://host:port".into()),
+    match text.strip_prefix("https://").is_some_and(is_host_and_port) {
+        true => Ok(text.to_owned()),
+        false => Err("write it as https://host:port".into()),
     }
+}
+
+fn collector_url(text: &str) -> Result<String, String> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match rest.is_some_and(is_host_and_port) {
+        true => Ok(text.to_owned()),
+        false => Err("write it as http://host:port or https://host:port".into()),
+    }
+}
+
+/// The port must be there, for network policies name it.
+fn is_host_and_port(text: &str) -> bool {
+    let parts = text.rsplit_once(':');
+    parts.is_some_and(|(host, port)| !host.is_empty() && !host.contains(['@', '/']) && port.parse::<u16>().is_ok())
+}
+
+fn ratio(text: &str) -> Result<f64, &'static str> {
+    let ratio: f64 = text.parse().map_err(|_| "it is no number")?;
+    if (0.0..=1.0).contains(&ratio) { Ok(ratio) } else { Err("it is not between 0 and 1") }
 }
 
 fn identity_prefix(text: &str) -> Result<String, String> {
@@ -142,6 +168,7 @@ impl Args {
             monitoring_namespace: self.monitoring_namespace.to_string(),
             api_server_ports: self.api_server_ports.clone(),
             openstack_ports: self.openstack_ports.clone(),
+            traces: self.otlp_endpoint.clone().map(|endpoint| DiscovererTraces { endpoint, ratio: self.trace_ratio }),
         }
     }
 
@@ -204,6 +231,16 @@ mod tests {
         assert_eq!((settings.namespace.as_str(), settings.pull_policy), ("here", PullPolicy::Always));
         assert_eq!((settings.openstack_ports, settings.api_server_ports), (vec![1, 2], vec![443, 6443]));
         assert_eq!(args.certificate_duration.0, Duration::from_secs(90 * 86_400));
+        assert_eq!(settings.traces, None);
+    }
+
+    #[test]
+    fn discoverers_send_traces_where_a_collector_is_named() {
+        let of = |flags: &[&str]| args(flags).unwrap().settings().traces;
+        let traces = |ratio| Some(DiscovererTraces { endpoint: "http://collector:4317".into(), ratio });
+        assert_eq!(of(&["--otlp-endpoint=http://collector:4317"]), traces(0.01));
+        assert_eq!(of(&["--otlp-endpoint=http://collector:4317", "--trace-ratio=1"]), traces(1.0));
+        assert_eq!(of(&["--trace-ratio=1"]), None);
     }
 
     #[test]
@@ -218,6 +255,9 @@ mod tests {
             ["--image-pull-policy", "Sometimes"],
             ["--namespace", "Bad_NS"],
             ["--openstack-ports", "0x1"],
+            ["--otlp-endpoint", "collector:4317"],
+            ["--otlp-endpoint", "http://collector"],
+            ["--trace-ratio", "1.5"],
         ] {
             let least = LEAST.iter().filter(|flag| !flag.starts_with(flags[0]));
             let error = Args::try_parse_from(least.chain(&flags)).unwrap_err().to_string();

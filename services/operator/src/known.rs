@@ -1,22 +1,21 @@
 //! What a watch has shown of a kind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use gimbal_kubernetes_client::WatchEvent;
+use gimbal_kubernetes_join::ListProgress;
 use gimbal_kubernetes_objects::Object;
 
 /// The objects of a kind, by name.
 #[derive(Debug)]
 pub(crate) struct KnownObjects<T> {
     objects: BTreeMap<String, T>,
-    /// While a list is read: who was known before and was not listed yet.
-    unlisted: Option<BTreeSet<String>>,
-    complete: bool,
+    list: ListProgress<String>,
 }
 
 impl<T> Default for KnownObjects<T> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), unlisted: None, complete: false }
+        Self { objects: BTreeMap::new(), list: ListProgress::default() }
     }
 }
 
@@ -24,13 +23,11 @@ impl<T: Object> KnownObjects<T> {
     /// Takes an event. Returns whether what is known may have changed.
     pub(crate) fn take(&mut self, event: WatchEvent<T>) -> bool {
         match event {
-            WatchEvent::ListBegin => self.unlisted = Some(self.objects.keys().cloned().collect()),
+            WatchEvent::ListBegin => self.list.begin(),
             WatchEvent::Listed(page) => page.into_iter().for_each(|object| self.put(object)),
             WatchEvent::ListDone => {
-                for name in self.unlisted.take().into_iter().flatten() {
-                    self.objects.remove(&name);
-                }
-                self.complete = true;
+                let listed = self.list.end();
+                self.objects.retain(|name, _| listed.contains(name));
                 return true;
             }
             WatchEvent::Applied(object) => {
@@ -50,9 +47,7 @@ impl<T: Object> KnownObjects<T> {
     /// Takes an object that was listed, or the answer to a write.
     pub(crate) fn put(&mut self, object: T) {
         let name = object.meta().name.to_string();
-        if let Some(unlisted) = &mut self.unlisted {
-            unlisted.remove(&name);
-        }
+        self.list.saw(&name);
         self.objects.insert(name, object);
     }
 
@@ -75,7 +70,7 @@ impl<T: Object> KnownObjects<T> {
 
     /// Whether everything was listed once.
     pub(crate) fn is_complete(&self) -> bool {
-        self.complete
+        self.list.is_complete()
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -28,6 +28,11 @@ struct CallLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StateLabels {
     state: &'static str,
 }
@@ -47,11 +52,17 @@ metrics_table! {
         watch_failures: Family<WatchLabels, Counter>, "watch_failures" ["kind", "code"],
             "Lists and watches that failed";
         leading: Gauge, "leading" [],
-            "Whether this process leads";
+            "Whether this process leads, and its namespace is the one that serves the cluster's Backends";
         lease_calls: Family<CallLabels, Counter>, "lease_calls" ["verb", "code"],
             "Calls about the Lease, by outcome; verb renew keeps it, release gives it up";
         build: InfoMetric, "build" ["version"],
             "Version of this program";
+        event_writes: Family<EventLabels, Counter>, "event_writes" ["outcome"],
+            "Attempts to write an Event about a Backend, by outcome";
+        events_dropped: Counter, "events_dropped" [],
+            "Events that were dropped: no right, no answer, or too many pending";
+        events_waiting: Gauge, "events_waiting" [],
+            "Events that wait to be written";
     }
 }
 
@@ -86,7 +97,22 @@ impl OperatorMetrics {
         self.authority_not_after.set(not_after.unwrap_or_default());
     }
 
-    /// Sets whether this process leads.
+    /// Counts an attempt to write an Event.
+    pub(crate) fn event_written(&self, error: Option<&ApiError>) {
+        self.event_writes.get_or_create_owned(&EventLabels { outcome: code(error) }).inc();
+    }
+
+    /// Counts an Event that was dropped.
+    pub(crate) fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+
+    /// Sets how many Events wait.
+    pub(crate) fn set_events_waiting(&self, waiting: usize) {
+        self.events_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// Sets whether this process leads and serves.
     pub(crate) fn set_leading(&self, leading: bool) {
         self.leading.set(i64::from(leading));
     }
@@ -118,6 +144,7 @@ mod tests {
         metrics.lease_called("renew", None);
         metrics.written("Deployment", "create", None);
         metrics.watch_failed("secrets", &ApiError::Withheld);
+        metrics.event_written(None);
         metrics.show([0, 0, 0]);
         let mut text = String::new();
         encode(&mut text, &registry).unwrap();

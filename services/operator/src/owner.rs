@@ -18,8 +18,10 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tokio_util::sync::CancellationToken;
 
+use crate::claim::ClusterClaim;
 use crate::known::KnownObjects;
 use crate::metrics::OperatorMetrics;
+use crate::notices::DiscovererEvents;
 use crate::pairs::Signer;
 use crate::secrets::SecretWatches;
 
@@ -35,6 +37,8 @@ pub(crate) struct OperatorParts {
     /// Writes, while the lease lasts.
     pub(crate) permitted: Cluster,
     pub(crate) leadership: Receiver<Leadership>,
+    /// What this process is called in its Events.
+    pub(crate) identity: String,
     pub(crate) settings: OperatorSettings,
     /// How long a certificate lasts.
     pub(crate) lifetime: Duration,
@@ -54,6 +58,8 @@ pub(crate) struct Operator {
     pub(crate) health: Liveness,
     listing: Option<ReadinessGuard>,
     events: BoxStream<'static, Event>,
+    claim: ClusterClaim,
+    pub(crate) notices: DiscovererEvents,
     pub(crate) secrets: SecretWatches,
     pub(crate) signer: Signer,
     pub(crate) backends: KnownObjects<SourcedBackend>,
@@ -111,9 +117,12 @@ fn events(cluster: &Cluster, namespace: &str) -> BoxStream<'static, Event> {
 
 impl Operator {
     pub(crate) fn new(parts: OperatorParts) -> Self {
-        let OperatorParts { cluster, permitted, leadership, settings, lifetime, metrics, health, listing } = parts;
+        let OperatorParts { cluster, permitted, leadership, identity, settings, lifetime, metrics, health, listing } =
+            parts;
         Self {
             events: events(&cluster, &settings.namespace),
+            claim: ClusterClaim::default(),
+            notices: DiscovererEvents::new(&permitted.apart(), metrics.clone(), identity),
             secrets: SecretWatches::new(cluster, settings.namespace.clone(), metrics.clone()),
             permitted,
             leadership,
@@ -151,10 +160,14 @@ impl Operator {
                 () = shutdown.cancelled() => return Ok(()),
                 _ = look.tick() => {
                     self.health.beat();
-                    if self.is_due() {
+                    if self.is_due() && self.serves().await {
                         self.reconcile().await;
                     }
+                    if self.leads {
+                        self.notices.write_next(Instant::now());
+                    }
                 }
+                result = self.notices.written() => self.notices.handle(result, Instant::now()),
                 Some(event) = self.events.next() => self.take(event),
                 name = self.secrets.changed() => self.secret_changed(&name),
             }
@@ -226,7 +239,10 @@ impl Operator {
             self.listing = None;
         }
         let (leads, now) = (self.leadership.borrow().may_write(Moment::now()), Instant::now());
-        self.metrics.set_leading(leads);
+        self.metrics.set_leading(leads && self.claim.is_held_by(&self.settings.namespace));
+        if matches!(*self.leadership.borrow(), Leadership::Follower { .. }) {
+            self.notices.forget();
+        }
         if begins(&mut self.leads, leads) || now.duration_since(self.last_look) >= WITHOUT_CAUSE {
             // Whoever led before may have made what was in the way.
             self.taken.clear();
@@ -235,6 +251,13 @@ impl Operator {
         }
         self.changed |= self.failures.is_due(now) || self.unsaid.is_due(now) || self.undeleted.is_due(now);
         leads && complete && std::mem::take(&mut self.changed)
+    }
+
+    /// Whether the Backends of this cluster are served from this namespace. If they are not, it is asked again.
+    async fn serves(&mut self) -> bool {
+        let serves = self.claim.is_of(&self.settings.namespace, &self.permitted, Instant::now()).await;
+        self.changed |= !serves;
+        serves
     }
 
     /// Brings about what all Backends ask for.
@@ -260,7 +283,7 @@ impl Operator {
                 Some(Some(discoverer)) => self.bring_about(discoverer).await,
                 _ => problems.remove(uid),
             };
-            let blocked = said.as_ref().is_some_and(|said| !said.ready && said.reason != "NotAvailable");
+            let blocked = said.as_ref().is_some_and(ReadyStatement::is_problem);
             let ready = said.as_ref().is_some_and(|said| said.ready);
             let states = [backend.has_source(), ready, blocked];
             counts.iter_mut().zip(states).for_each(|(count, is)| *count += i64::from(is));

@@ -23,6 +23,15 @@ const SALT: &str = "salt";
 /// What discoverers trust, in the Secret of the authority: the writer's certificate may be signed by another authority.
 const TRUST: &str = "trust.crt";
 
+/// The keys under which the Secret of the authority has its certificate and its key: as `gimbalctl certs authority` calls the files, or
+/// as cert-manager makes the Secret of a Certificate with `isCA`. In that, `ca.crt` is the authority that signed this one.
+fn own_keys(data: &SecretData) -> [&'static str; 2] {
+    match !data.0.contains_key(AUTHORITY_KEY) && data.0.contains_key(KEY) {
+        true => [CERTIFICATE, KEY],
+        false => [TRUSTED, AUTHORITY_KEY],
+    }
+}
+
 /// What is known of the authority.
 #[derive(Default)]
 pub(crate) struct Signer {
@@ -30,6 +39,8 @@ pub(crate) struct Signer {
     authority: Option<Authority>,
     /// The certificates of the authorities that discoverers trust.
     trusted: String,
+    /// The certificates between a pair and what the writer trusts, which whoever presents the pair has to show as well.
+    between: String,
 }
 
 impl Signer {
@@ -41,20 +52,19 @@ impl Signer {
             let text = |key: &str| {
                 text(&secret.data, key).ok_or_else(|| format!("Secret {name} has no {key}, or it is no text"))
             };
-            let (trusted, key) = (text(TRUSTED)?, text(AUTHORITY_KEY)?);
+            let [certificate, key] = own_keys(&secret.data);
+            let (own, key, above) = (text(certificate)?, text(key)?, text(TRUSTED)?);
             let authority =
-                Authority::read(&trusted, &key).map_err(|error| format!("Secret {name} cannot be used: {error}"))?;
-            let trusted = match secret.data.0.contains_key(TRUST) {
-                true => text(TRUST)?.to_string(),
-                false => authority.trusted().to_owned(),
-            };
-            check_trusted(&trusted).map_err(|error| format!("{TRUST} of Secret {name} cannot be used: {error}"))?;
-            Ok((authority, trusted))
+                Authority::read(&own, &key).map_err(|error| format!("Secret {name} cannot be used: {error}"))?;
+            let trust = if secret.data.0.contains_key(TRUST) { TRUST } else { TRUSTED };
+            let trusted = text(trust)?.to_string();
+            check_trusted(&trusted).map_err(|error| format!("{trust} of Secret {name} cannot be used: {error}"))?;
+            // One that signed itself is what the writer trusts, and is not shown.
+            let between = if *own == *above { String::new() } else { own.to_string() };
+            Ok(Self { state: AuthorityState::Usable, authority: Some(authority), trusted, between })
         };
         match read() {
-            Ok((authority, trusted)) => {
-                *self = Self { state: AuthorityState::Usable, authority: Some(authority), trusted };
-            }
+            Ok(signer) => *self = signer,
             Err(why) => *self = Self { state: AuthorityState::Unusable(why), ..Self::default() },
         }
     }
@@ -83,7 +93,8 @@ impl Signer {
             let signed_now = secret.signed_by() == Some(authority.fingerprint().as_str()) && *trusted == self.trusted;
             // One that ends with the authority cannot be replaced by one that lasts longer.
             let lasts = now < facts.renewal() || (facts.not_after >= authority.not_after() && now < facts.not_after);
-            let fits = signed_now && lasts && facts.names == [discoverer.identity.as_str()];
+            let shows_all = certificate.ends_with(&self.between);
+            let fits = signed_now && shows_all && lasts && facts.names == [discoverer.identity.as_str()];
             (fits && !salt(secret).is_empty()).then_some(PairState::Good)
         };
         good().unwrap_or(PairState::ToBeSigned)
@@ -107,8 +118,8 @@ impl Signer {
             salt =
                 Zeroizing::new(Sha256::digest(pair.key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect());
         }
-        let (certificate, key) = (pair.certificate.as_str(), pair.key.as_str());
-        let values = [(CERTIFICATE, certificate), (KEY, key), (TRUSTED, &self.trusted), (SALT, &salt)];
+        let (certificate, key) = (format!("{}{}", pair.certificate, self.between), pair.key.as_str());
+        let values = [(CERTIFICATE, certificate.as_str()), (KEY, key), (TRUSTED, &self.trusted), (SALT, &salt)];
         let encoded = values.map(|(key, value)| (key.to_owned(), Zeroizing::new(STANDARD.encode(value))));
         let data = SecretData(BTreeMap::from(encoded));
         Ok(Some(pair_object(discoverer, settings, &authority.fingerprint(), data)))
@@ -128,8 +139,14 @@ fn text(data: &SecretData, key: &str) -> Option<Zeroizing<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use gimbal_certificates::make_authority;
     use gimbal_operator_core::SourcedBackend;
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+    use rustls::server::WebPkiClientVerifier;
+    use rustls_pki_types::pem::PemObject as _;
+    use rustls_pki_types::{CertificateDer, UnixTime};
 
     use super::*;
 
@@ -223,12 +240,69 @@ mod tests {
         assert!(why.starts_with("trust.crt of Secret authority cannot be used"), "{why}");
     }
 
+    /// An authority as cert-manager makes it from an issuer of the type `ca`, and the certificate of that.
+    fn issued() -> (SourceSecret, String) {
+        let ca = |name: &str, most| {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(most);
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+            (params, KeyPair::generate().unwrap())
+        };
+        let (params, root_key) = ca("root", BasicConstraints::Unconstrained);
+        let root = params.self_signed(&root_key).unwrap();
+        let issuer = Issuer::from_ca_cert_der(root.der(), root_key).unwrap();
+        let (params, key) = ca("discovery", BasicConstraints::Constrained(0));
+        let own = params.signed_by(&key, &issuer).unwrap();
+        let values = [(CERTIFICATE, &*own.pem()), (KEY, &*key.serialize_pem()), (TRUSTED, &*root.pem())];
+        (secret(&values), root.pem())
+    }
+
+    #[test]
+    fn an_authority_of_cert_manager_is_shown_beside_what_it_signs() {
+        let (one, (secret, root)) = (discoverer("node02"), issued());
+        let mut signer = Signer::default();
+        signer.read(&settings(), Some(&secret));
+        assert_eq!(signer.state(), &AuthorityState::Usable);
+        let pair = signer.sign(&one, &settings(), DAY, None).unwrap().unwrap();
+        assert_eq!(signer.judge(&one, Some(&pair), Timestamp::now()), PairState::Good);
+        assert_eq!(*text(&pair.data, TRUSTED).unwrap(), root);
+        // The writer trusts the issuer alone.
+        let ders = |pem: &str| -> Vec<_> {
+            CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(ders(&root)[0].clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+        let shown = ders(&text(&pair.data, CERTIFICATE).unwrap());
+        verifier.verify_client_cert(&shown[0], &shown[1..], UnixTime::now()).unwrap();
+        verifier.verify_client_cert(&shown[0], &[], UnixTime::now()).unwrap_err();
+        // Without it, the pair is signed anew.
+        let mut bare = pair.clone();
+        let first = text(&pair.data, CERTIFICATE).unwrap().replace(&signer.between, "");
+        bare.data.0.insert(CERTIFICATE.into(), Zeroizing::new(STANDARD.encode(first)));
+        assert_eq!(signer.judge(&one, Some(&bare), Timestamp::now()), PairState::ToBeSigned);
+    }
+
+    #[test]
+    fn an_authority_of_cert_manager_that_signed_itself_is_not_shown() {
+        let made = make_authority(None, DAY * 365).unwrap();
+        let mut signer = Signer::default();
+        let values = [(CERTIFICATE, &*made.certificate), (KEY, &*made.key), (TRUSTED, &*made.certificate)];
+        signer.read(&settings(), Some(&secret(&values)));
+        let pair = signer.sign(&discoverer("node02"), &settings(), DAY, None).unwrap().unwrap();
+        assert_eq!(text(&pair.data, CERTIFICATE).unwrap().matches("BEGIN").count(), 1);
+        assert_eq!(*text(&pair.data, TRUSTED).unwrap(), made.certificate);
+    }
+
     #[test]
     fn what_is_wrong_with_an_authority_is_told_without_its_key() {
         let mut signer = Signer::default();
         for (secret, part) in [
             (None, "there is no Secret authority in here"),
             (Some(secret(&[(TRUSTED, "x")])), "has no ca.key"),
+            (Some(secret(&[(KEY, "very secret")])), "has no tls.crt"),
             (Some(secret(&[(TRUSTED, "x"), (AUTHORITY_KEY, "very secret")])), "cannot be used"),
         ] {
             signer.read(&settings(), secret.as_ref());

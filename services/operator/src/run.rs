@@ -57,6 +57,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         cluster,
         permitted: permitted.with_timeout(WRITE_TIMEOUT),
         leadership,
+        identity: own_identity(&args),
         settings: args.settings(),
         lifetime: args.certificate_duration.into(),
         metrics,
@@ -84,7 +85,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     ended.and(released)
 }
 
-/// Returns what this process is called in the Lease.
+/// Returns what this process is called in the Lease and in Events.
 fn own_identity(args: &Args) -> String {
     let identity = identity(&args.admin_listen);
     // With any free port, the address is that of every such process.

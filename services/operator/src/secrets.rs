@@ -145,6 +145,18 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_secret_that_no_source_names_any_more_is_forgotten() {
+        let server = gimbal_testkit::ScriptedCluster::start().await.unwrap();
+        let metrics = OperatorMetrics::register(&mut prometheus_client::registry::Registry::default());
+        let mut watches = SecretWatches::new(server.cluster.apart(), "here".into(), metrics);
+        watches.put("a", SourceSecret::default());
+        watches.put("b", SourceSecret::default());
+        watches.follow(&BTreeSet::from(["b".to_owned()]));
+        assert!(watches.get("a").is_none() && watches.get("b").is_some());
+        assert_eq!(watches.state("a", b""), CredentialsState::Unknown);
+    }
+
     #[test]
     fn a_digest_depends_on_a_secret_and_on_every_key() {
         let first = digest(b"salt", &[("a", "1"), ("b", "2")]);

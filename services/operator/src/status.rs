@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gimbal_kubernetes_client::ApiError;
-use gimbal_operator_core::{MANAGER, ReadyStatement, SourcedBackend, condition_to_write};
+use gimbal_operator_core::{MANAGER, ReadyStatement, SourcedBackend, condition_to_write, problem_notice};
 use serde_json::json;
 
 use crate::owner::Operator;
@@ -20,7 +20,7 @@ impl Operator {
                 next.map(|condition| json!({ "conditions": [condition] }))
             }
             None if backend.has_source() => None,
-            None => there.map(|_| json!({})),
+            None => there.as_ref().map(|_| json!({})),
         };
         let meta = &backend.metadata.meta;
         let Some(status) = status else {
@@ -38,6 +38,8 @@ impl Operator {
             Ok(made) => {
                 self.unsaid.done(&*meta.name);
                 self.backends.put(made);
+                let notice = stated.and_then(|stated| problem_notice(&backend.metadata, stated, there.as_ref()));
+                notice.iter().for_each(|notice| self.notices.push(notice));
             }
             // This process does not lead any more.
             Err(ApiError::Withheld) => {}

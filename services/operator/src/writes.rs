@@ -8,7 +8,7 @@ use gimbal_kubernetes_client::ApiError;
 use gimbal_kubernetes_objects::{LifecycleMeta, Object};
 use gimbal_operator_core::{
     DiscovererFacts, MANAGER, ManagedKind, NextSteps, ObjectId, PairSecret, ReadyStatement, Step, WantedDiscoverer,
-    WantedObject, decide, left_over, object_ids,
+    WantedObject, decide, left_over, made_notice, object_ids, removed_notice,
 };
 use jiff::Timestamp;
 
@@ -148,8 +148,8 @@ impl Operator {
 
     async fn carry_out(&mut self, step: Step, discoverer: &WantedDiscoverer) -> Result<Outcome, StepError> {
         match step {
-            Step::Create(wanted) => self.write(wanted, false).await,
-            Step::Apply(wanted) => self.write(wanted, true).await,
+            Step::Create(wanted) => self.write(wanted, discoverer, false).await,
+            Step::Apply(wanted) => self.write(wanted, discoverer, true).await,
             Step::Sign(there) => self.sign(discoverer, there).await,
             Step::Delete(id, metadata) => match self.delete(&id, &metadata).await {
                 Ok(()) => Ok(Outcome::Done),
@@ -158,8 +158,14 @@ impl Operator {
         }
     }
 
-    async fn write(&mut self, wanted: WantedObject, exists: bool) -> Result<Outcome, StepError> {
+    async fn write(
+        &mut self,
+        wanted: WantedObject,
+        discoverer: &WantedDiscoverer,
+        exists: bool,
+    ) -> Result<Outcome, StepError> {
         let (id, sent) = (wanted.id(), wanted.body());
+        let there = self.observe(&id);
         let (cluster, metrics) = (&self.permitted, &self.metrics);
         let outcome = match &wanted {
             WantedObject::ServiceAccount(one) => send(cluster, metrics, &mut self.accounts, one, exists).await,
@@ -169,6 +175,11 @@ impl Operator {
         let outcome = self.settle(&id, outcome, exists)?;
         // What the API server made of it may be something else.
         if let Some(made) = self.observe(&id).filter(|_| outcome == Outcome::Done) {
+            // A webhook may undo each change: that is no news.
+            let is_other = there.is_none_or(|there| there.body != made.body);
+            if id.kind == ManagedKind::Deployment && is_other {
+                self.notices.push(&made_notice(discoverer, &self.settings, &id, exists));
+            }
             self.accepted.insert(id, (sent, made.body));
         }
         Ok(outcome)
@@ -216,10 +227,12 @@ impl Operator {
         outcome.map_err(|error| StepError::Api(format!("{verb} {id}"), error))
     }
 
-    async fn delete(&mut self, id: &ObjectId, metadata: &LifecycleMeta) -> Result<(), ApiError> {
+    pub(crate) async fn delete(&mut self, id: &ObjectId, metadata: &LifecycleMeta) -> Result<(), ApiError> {
         let (kind, meta) = (id.kind.kind(), &metadata.meta);
         let answer = self.permitted.delete(kind, &meta.namespace, &id.name, &meta.uid, "").await;
         self.metrics.written(kind.kind, "delete", answer.as_ref().err());
+        let notice = removed_notice(id, metadata).filter(|_| id.kind == ManagedKind::Deployment && answer.is_ok());
+        notice.iter().for_each(|notice| self.notices.push(notice));
         match answer {
             // Gone, or another one of its name: the watch shows it.
             Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// The type of the condition. The writer's conditions are beside it.
 pub const DISCOVERER_READY: &str = "DiscovererReady";
+/// Reason while nothing is missing, and no pod is available.
+pub(crate) const NOT_AVAILABLE: &str = "NotAvailable";
 
 /// The condition, as everywhere in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,12 @@ impl ReadyStatement {
     #[must_use]
     pub fn not(reason: &'static str, message: impl Into<String>) -> Self {
         Self { ready: false, reason, message: message.into() }
+    }
+
+    /// Whether something is missing or in the way, so that somebody has to do something.
+    #[must_use]
+    pub fn is_problem(&self) -> bool {
+        !self.ready && self.reason != NOT_AVAILABLE
     }
 }
 

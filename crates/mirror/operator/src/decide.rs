@@ -6,6 +6,7 @@ use gimbal_kubernetes_objects::LifecycleMeta;
 use serde_json::Value;
 
 use crate::certificate::short_digest;
+use crate::condition::NOT_AVAILABLE;
 use crate::difference::has_all;
 use crate::{
     Deployment, ManagedKind, MarkedObject, ObjectId, OperatorSettings, PairState, ReadyStatement, WantedDiscoverer,
@@ -182,7 +183,7 @@ fn running(discoverer: &WantedDiscoverer, deployment: Option<&Deployment>) -> Re
     });
     match current {
         true => ReadyStatement { ready: true, reason: "Available", message: String::new() },
-        false => ReadyStatement::not("NotAvailable", format!("no pod of Deployment {name} is available")),
+        false => ReadyStatement::not(NOT_AVAILABLE, format!("no pod of Deployment {name} is available")),
     }
 }
 

@@ -9,6 +9,7 @@ mod certificate;
 mod condition;
 mod decide;
 mod difference;
+mod notice;
 mod objects;
 mod others;
 mod pod;
@@ -20,11 +21,12 @@ mod wanted;
 pub use certificate::{PairState, pair_object, pair_secret_name};
 pub use condition::{DISCOVERER_READY, DiscovererCondition, ReadyStatement, condition_to_write};
 pub use decide::{AuthorityState, CredentialsState, DiscovererFacts, NextSteps, Step, decide, left_over, object_ids};
+pub use notice::{DiscovererNotice, made_notice, problem_notice, removed_notice};
 pub use objects::{
     Deployment, DeploymentStatus, MANAGER, ManagedKind, MarkedObject, NetworkPolicy, OWNER_LABEL, ObjectId, PairSecret,
     SecretData, ServiceAccount, SourceSecret, is_ours,
 };
 pub use others::discoverers;
-pub use settings::{OperatorSettings, PullPolicy};
+pub use settings::{DiscovererTraces, OperatorSettings, PullPolicy};
 pub use source::{SourceKind, SourceProblem, SourcedBackend, WantedDiscoverer};
 pub use wanted::{WantedObject, wanted};

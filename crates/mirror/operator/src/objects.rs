@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use gimbal_backend::BackendResource;
-use gimbal_kubernetes_objects::{Kind, LifecycleMeta, Meta, Object};
+use gimbal_kubernetes_objects::{Kind, LifecycleMeta, Meta, Object, OwnerReference};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use zeroize::Zeroizing;
@@ -223,11 +223,15 @@ impl MarkedObject {
 /// Whether an object carries the operator's mark: its label, and a Backend as owner. A label alone may have been copied.
 #[must_use]
 pub fn is_ours(metadata: &LifecycleMeta) -> bool {
+    let is_labelled = metadata.meta.labels.get(OWNER_LABEL).is_some_and(|value| &**value == MANAGER);
+    is_labelled && backend_owner(metadata).is_some()
+}
+
+/// Returns the Backend that owns an object.
+pub(crate) fn backend_owner(metadata: &LifecycleMeta) -> Option<&OwnerReference> {
     let kind = BackendResource::KIND;
     let group = |version: &str| version.split('/').next().map(str::to_owned);
-    let backend = metadata
-        .owner_references
-        .iter()
-        .any(|owner| &*owner.kind == kind.kind && group(&owner.api_version) == group(kind.api_version));
-    backend && metadata.meta.labels.get(OWNER_LABEL).is_some_and(|value| &**value == MANAGER)
+    let is_backend =
+        |owner: &&OwnerReference| &*owner.kind == kind.kind && group(&owner.api_version) == group(kind.api_version);
+    metadata.owner_references.iter().find(is_backend)
 }

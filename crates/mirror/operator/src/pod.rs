@@ -3,10 +3,10 @@
 use gimbal_backend::{KubernetesSourceSection, NamespaceRule, OpenstackSourceSection, ProjectRule};
 use serde_json::{Value, json};
 
-use crate::OperatorSettings;
 use crate::certificate::pair_secret_name;
 use crate::source::{SourceKind, WantedDiscoverer};
 use crate::wanted::selector;
+use crate::{DiscovererTraces, OperatorSettings};
 
 /// Annotation of the pod: a hash of its credentials, so that a change of these makes another pod.
 const CONTENT: &str = "gimbal.projectcontour.io/content";
@@ -98,6 +98,9 @@ fn args(discoverer: &WantedDiscoverer, settings: &OperatorSettings) -> Vec<Strin
         SourceKind::Openstack(cloud) => cloud_args(cloud, &mut args),
     }
     args.extend(["--worker-threads=1", "--log-format=json"].map(str::to_owned));
+    if let Some(DiscovererTraces { endpoint, ratio }) = &settings.traces {
+        args.extend([format!("--otlp-endpoint={endpoint}"), format!("--trace-ratio={ratio}")]);
+    }
     args
 }
 

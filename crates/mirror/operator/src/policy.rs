@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::OperatorSettings;
+use crate::settings::port_of;
 use crate::source::{SourceKind, WantedDiscoverer};
 use crate::wanted::selector;
 
@@ -17,7 +18,7 @@ pub(crate) fn policy_spec(discoverer: &WantedDiscoverer, settings: &OperatorSett
         SourceKind::Kubernetes(_) => &settings.api_server_ports,
         SourceKind::Openstack(_) => &settings.openstack_ports,
     };
-    json!({
+    let mut policy = json!({
         "podSelector": {"matchLabels": selector(discoverer)},
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [
@@ -31,5 +32,13 @@ pub(crate) fn policy_spec(discoverer: &WantedDiscoverer, settings: &OperatorSett
             {"ports": ports(source)},
             {"ports": ports(&settings.writer_ports())},
         ],
-    })
+    });
+    if let (Some(port), Some(egress)) = (collector_port(settings), policy["egress"].as_array_mut()) {
+        egress.push(json!({ "ports": ports(&[port]) }));
+    }
+    policy
+}
+
+fn collector_port(settings: &OperatorSettings) -> Option<u16> {
+    port_of(&settings.traces.as_ref()?.endpoint)
 }

@@ -24,8 +24,17 @@ impl PullPolicy {
     }
 }
 
+/// Traces that discoverers send.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiscovererTraces {
+    /// URL of the collector, with its port.
+    pub endpoint: String,
+    /// Share of the changes that are traced.
+    pub ratio: f64,
+}
+
 /// What is the same for all discoverers.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct OperatorSettings {
     /// The namespace that they run in, with their Secrets: that of the operator.
     pub namespace: String,
@@ -52,6 +61,8 @@ pub struct OperatorSettings {
     pub api_server_ports: Vec<u16>,
     /// Ports of Keystone, Octavia and Neutron.
     pub openstack_ports: Vec<u16>,
+    /// Traces of changes, if they are sent.
+    pub traces: Option<DiscovererTraces>,
 }
 
 impl OperatorSettings {
@@ -59,11 +70,16 @@ impl OperatorSettings {
     #[must_use]
     pub fn writer_ports(&self) -> Vec<u16> {
         let mut ports = Vec::new();
-        for port in self.writer.iter().filter_map(|url| url.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()) {
+        for port in self.writer.iter().filter_map(|url| port_of(url)) {
             if !ports.contains(&port) {
                 ports.push(port);
             }
         }
         ports
     }
+}
+
+/// Returns the port of a URL that ends with it.
+pub(crate) fn port_of(url: &str) -> Option<u16> {
+    url.trim_end_matches('/').rsplit_once(':')?.1.parse().ok()
 }

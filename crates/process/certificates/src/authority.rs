@@ -97,7 +97,7 @@ impl Authority {
             let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(wrong)?;
             return Ok(Self { trusted: trusted.to_owned(), certificate, not_after, issuer });
         }
-        Err(wrong("it has no certificate of the key in ca.key"))
+        Err(wrong("none of its certificates is that of its key"))
     }
 
     /// Returns what others must trust.

@@ -148,6 +148,10 @@ fn bad_values_are_refused() {
         ("gimbal-operator", r#"identityPrefix="spiffe://gimbal.example/""#, "/identityPrefix"),
         ("gimbal-operator", r#"certificateDuration="90""#, "/certificateDuration"),
         ("gimbal-operator", r#"discoverers.imagePullPolicy="Sometimes""#, "/discoverers/imagePullPolicy"),
+        ("gimbal-operator", r#"discoverers.traces.endpoint="collector:4317""#, "/discoverers/traces/endpoint"),
+        ("gimbal-operator", "certManager.enabled=true", "/certManager/issuerRef/name"),
+        ("gimbal-operator", r#"certManager.duration="90d""#, "/certManager/duration"),
+        ("gimbal-operator", "discoverers.traces.ratio=2", "/discoverers/traces/ratio"),
     ] {
         refused(program, value, path);
     }

@@ -7,7 +7,7 @@ use gimbal_certificates::{KeyedCertificate, PairFacts, make_authority};
 use gimbal_testkit::cluster::Method;
 use gimbal_testkit::process::{binary, free_port};
 use gimbal_testkit::{Process, Rights, TestCluster, eventually};
-use gimbal_tests::{SOON, expect_metric};
+use gimbal_tests::{SOON, expect_log, expect_metric};
 use serde_json::{Value, json};
 
 const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
@@ -34,8 +34,7 @@ impl Stage {
     async fn start() -> Self {
         let cluster = TestCluster::start().await.unwrap();
         cluster.install_crds().await.unwrap();
-        let rights = Rights::deployed(&["gimbal-operator"]).unwrap();
-        cluster.bind(&cluster.user(USER).unwrap(), &rights).await.unwrap();
+        cluster.bind(&cluster.user(USER).unwrap(), &rights()).await.unwrap();
         // The Lease as an operator leaves it at a clean stop. Without it, the first one would wait for a lease duration.
         let lease = json!({"metadata": {"name": "gimbal-operator"}, "spec": {}});
         cluster.admin().post(LEASES, &lease).await.unwrap();
@@ -76,11 +75,15 @@ impl Stage {
     }
 
     fn operator(&self) -> Operator {
+        self.operator_in("gimbal-discovery", USER)
+    }
+
+    fn operator_in(&self, namespace: &str, user: &str) -> Operator {
         let admin_port = free_port().unwrap();
         let args = [
-            format!("--kubeconfig={}", self.cluster.user(USER).unwrap().kubeconfig().display()),
+            format!("--kubeconfig={}", self.cluster.user(user).unwrap().kubeconfig().display()),
             format!("--admin-listen=127.0.0.1:{admin_port}"),
-            "--namespace=gimbal-discovery".into(),
+            format!("--namespace={namespace}"),
             "--writer=https://writer.example:7443".into(),
             "--identity-prefix=spiffe://gimbal.example/backend/".into(),
             "--kubernetes-discoverer-image=registry.example/gimbal-kubernetes-discoverer:1".into(),
@@ -130,6 +133,20 @@ impl Stage {
         }
     }
 
+    /// Waits until the Events about a Backend have these reasons.
+    async fn until_events(&self, uid: &str, reasons: &[&str]) {
+        let path = format!("/api/v1/namespaces/default/events?fieldSelector=involvedObject.uid%3D{uid}");
+        eventually(&format!("the Events are {reasons:?}"), SOON, async || {
+            let events = self.cluster.admin().items(&path).await?;
+            let mut found: Vec<_> = events.iter().map(|event| event["reason"].as_str().unwrap_or_default()).collect();
+            found.sort_unstable();
+            anyhow::ensure!(found == reasons, "{events:?}");
+            anyhow::Ok(())
+        })
+        .await
+        .unwrap();
+    }
+
     /// Says, as controllers would, that the pod of a Deployment is available.
     async fn make_available(&self) {
         let mut deployment = self.get(DEPLOYMENTS, NAME).await.unwrap();
@@ -142,12 +159,20 @@ impl Stage {
 
     /// Returns the writes of the operator after a mark, but for those of its Lease. Nothing was forbidden to it.
     async fn writes(&self, mark: usize) -> Vec<String> {
+        self.writes_of(USER, mark).await
+    }
+
+    async fn writes_of(&self, user: &str, mark: usize) -> Vec<String> {
         let all = self.cluster.audit_since(mark).await.unwrap();
-        let own: Vec<_> = all.into_iter().filter(|entry| entry.user == USER).collect();
+        let own: Vec<_> = all.into_iter().filter(|entry| entry.user == user).collect();
         assert!(own.iter().all(|entry| entry.code != 403), "{own:?}");
         let writes = own.iter().filter(|entry| entry.is_write() && entry.resource != "leases");
         writes.map(|entry| format!("{} {} {} {}", entry.verb, entry.resource, entry.name, entry.code)).collect()
     }
+}
+
+fn rights() -> Rights {
+    Rights::deployed(&["gimbal-operator", "gimbal-operator-backends"]).unwrap()
 }
 
 fn condition<'a>(backend: &'a Value, type_: &str) -> Option<&'a Value> {
@@ -184,6 +209,7 @@ async fn a_backend_with_a_source_gets_its_discoverer_and_loses_it() {
     stage.cluster.admin().exchange(Method::PATCH, &path, kinds, applied.to_string().into_bytes()).await.unwrap();
     stage.until_condition("node02", "False", "SecretMissing").await;
     assert_eq!(stage.get(DEPLOYMENTS, NAME).await, None);
+    let uid = stage.get(BACKENDS, "node02").await.unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
 
     stage.secret("node02-kubeconfig", &json!({"kubeconfig": "the first kubeconfig"})).await;
     let first = stage.until("it has a pod", (DEPLOYMENTS, NAME), |object| object.is_object()).await;
@@ -229,6 +255,7 @@ async fn a_backend_with_a_source_gets_its_discoverer_and_loses_it() {
     stage.until_condition("node02", "False", "NotAvailable").await;
     stage.cluster.admin().delete(&format!("{BACKENDS}/node02")).await.unwrap();
     stage.until_gone().await;
+    stage.until_events(&uid, &["DiscovererChanged", "DiscovererMade", "DiscovererRemoved", "SecretMissing"]).await;
     let log = operator.process.log();
     let authority = stage.get(SECRETS, "gimbal-authority").await.unwrap();
     // Secrets travel in Base64.
@@ -286,8 +313,9 @@ async fn a_restart_with_nothing_changed_writes_nothing() {
     stage.make_available().await;
     stage.until_condition("node02", "True", "Available").await;
     operator.process.terminate(SOON).await.unwrap();
-    // Each object was made by one call.
-    let made = stage.writes(0).await;
+    // Each object was made by one call. Whether there was time for an Event, too, is another question.
+    let mut made = stage.writes(0).await;
+    made.retain(|write| !write.contains(" events "));
     assert_eq!(made.iter().filter(|write| write.starts_with("create")).count(), 4, "{made:#?}");
     assert!(made.iter().all(|write| write.starts_with("create") || write.contains("backends/status")), "{made:#?}");
 
@@ -348,4 +376,44 @@ async fn an_object_that_may_not_be_deleted_keeps_no_other() {
     assert!(stage.get(DEPLOYMENTS, NAME).await.is_some());
     admin.delete(&format!("{bindings}/stays")).await.unwrap();
     stage.until_gone().await;
+}
+
+/// Two installations by mistake: the second one has everything that it would need.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_operator_of_the_cluster_does_nothing() {
+    const OTHER: &str = "user-2";
+    const CLAIM: (&str, &str) = ("/apis/coordination.k8s.io/v1/namespaces/default/leases", "gimbal-operator-namespace");
+    let stage = Stage::start().await;
+    let admin = stage.cluster.admin();
+    let elsewhere = rights().in_namespace("elsewhere");
+    stage.cluster.bind(&stage.cluster.user(OTHER).unwrap(), &elsewhere).await.unwrap();
+    let there = |collection: &str| collection.replace("gimbal-discovery", "elsewhere");
+    stage.secret("node02-kubeconfig", &json!({"kubeconfig": "one"})).await;
+    for name in ["node02-kubeconfig", "gimbal-authority"] {
+        let data = stage.get(SECRETS, name).await.unwrap()["data"].take();
+        admin.post(&there(SECRETS), &json!({"metadata": {"name": name}, "data": data})).await.unwrap();
+    }
+    let lease = json!({"metadata": {"name": "gimbal-operator"}, "spec": {}});
+    admin.post(&there(LEASES), &lease).await.unwrap();
+
+    let first = stage.operator();
+    stage.backend("node02", &kubernetes()).await;
+    stage.until_condition("node02", "False", "NotAvailable").await;
+    let second = stage.operator_in("elsewhere", OTHER);
+    expect_log(&second.process, &["an operator in another namespace serves", "gimbal-discovery"]).await.unwrap();
+    expect_metric(second.admin_port, "gimbal_operator_leading", "", 0.0).await.unwrap();
+    stage.make_available().await;
+    stage.until_condition("node02", "True", "Available").await;
+    assert_eq!(stage.writes_of(OTHER, 0).await, [""; 0]);
+    assert_eq!(stage.get(&there(DEPLOYMENTS), NAME).await, None);
+    expect_metric(first.admin_port, "gimbal_operator_leading", "", 1.0).await.unwrap();
+
+    // A person gives it the Backends. What the first one made goes on, and is its namespace's.
+    drop(first);
+    admin.delete(&format!("{}/{}", CLAIM.0, CLAIM.1)).await.unwrap();
+    let made = |object: &Value| object["metadata"]["namespace"] == "elsewhere";
+    stage.until("the second one has made a pod", (&there(DEPLOYMENTS), NAME), made).await;
+    let claimed = stage.get(CLAIM.0, CLAIM.1).await.unwrap();
+    assert_eq!(claimed["spec"]["holderIdentity"], "elsewhere");
+    assert!(stage.get(DEPLOYMENTS, NAME).await.is_some());
 }

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use crate::{backend, kubernetes, settings};
 
-struct World {
-    observed: BTreeMap<ObjectId, MarkedObject>,
-    deployment: Option<Deployment>,
-    credentials: CredentialsState,
-    authority: AuthorityState,
-    pair: PairState,
+pub(crate) struct World {
+    pub(crate) observed: BTreeMap<ObjectId, MarkedObject>,
+    pub(crate) deployment: Option<Deployment>,
+    pub(crate) credentials: CredentialsState,
+    pub(crate) authority: AuthorityState,
+    pub(crate) pair: PairState,
     taken: BTreeSet<ObjectId>,
     accepted: BTreeMap<ObjectId, (Value, Value)>,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             observed: BTreeMap::new(),
             deployment: None,
@@ -34,7 +34,7 @@ impl World {
         }
     }
 
-    fn decide(&self, discoverer: &WantedDiscoverer) -> NextSteps {
+    pub(crate) fn decide(&self, discoverer: &WantedDiscoverer) -> NextSteps {
         let facts = DiscovererFacts {
             observed: &self.observed,
             deployment: self.deployment.as_ref(),
@@ -89,7 +89,7 @@ fn pair(discoverer: &WantedDiscoverer) -> MarkedObject {
 }
 
 /// A discoverer that runs.
-fn running() -> (World, WantedDiscoverer) {
+pub(crate) fn running() -> (World, WantedDiscoverer) {
     let (mut world, discoverer) = (World::new(), node02());
     world.pair = PairState::ToBeSigned;
     for _ in 0..2 {
@@ -99,11 +99,11 @@ fn running() -> (World, WantedDiscoverer) {
     (world, discoverer)
 }
 
-fn there(digest: &str) -> CredentialsState {
+pub(crate) fn there(digest: &str) -> CredentialsState {
     CredentialsState::There { digest: digest.into(), keys: BTreeSet::from(["kubeconfig".into()]) }
 }
 
-fn node02() -> WantedDiscoverer {
+pub(crate) fn node02() -> WantedDiscoverer {
     backend("node02", &kubernetes()).discoverer(&settings()).unwrap()
 }
 

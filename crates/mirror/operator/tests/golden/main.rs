@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used)] // A panic is the report.
 
 mod decisions;
+mod notices;
+mod observed;
 
-use gimbal_operator_core::{OperatorSettings, SourcedBackend, WantedObject, wanted};
+use gimbal_operator_core::{DiscovererTraces, OperatorSettings, SourcedBackend, WantedObject, wanted};
 use serde_json::{Value, json};
 
 fn settings() -> OperatorSettings {
@@ -167,6 +169,29 @@ fn what_a_source_says_becomes_flags() {
     {
         assert!(all.iter().any(|one| one == arg), "{arg}: {all:?}");
     }
+}
+
+/// As the chart of a discoverer has it.
+#[test]
+fn traces_are_sent_where_a_collector_is_named() {
+    let discoverer = backend("node02", &kubernetes()).discoverer(&settings()).unwrap();
+    let made = |traces| {
+        let settings = OperatorSettings { traces, ..settings() };
+        let (mut egress, mut all) = (Value::Null, Vec::new());
+        for wanted in wanted(&discoverer, &settings, Some("content")) {
+            match wanted {
+                WantedObject::NetworkPolicy(object) => egress = object.spec["egress"].clone(),
+                WantedObject::Deployment(object) => all = args(&serde_json::to_value(object).unwrap()),
+                WantedObject::ServiceAccount(_) => {}
+            }
+        }
+        (egress.as_array().unwrap().clone(), all)
+    };
+    let (egress, all) = made(None);
+    let traced = DiscovererTraces { endpoint: "http://collector.observability:4317".into(), ratio: 0.5 };
+    let (with_traces, flags) = made(Some(traced));
+    assert_eq!(without(with_traces, &egress), [json!({"ports": [{"port": 4317}]})]);
+    assert_eq!(without(flags, &all), ["--otlp-endpoint=http://collector.observability:4317", "--trace-ratio=0.5"]);
 }
 
 #[test]
