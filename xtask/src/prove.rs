@@ -27,7 +27,7 @@ enum Place {
     Package { package: &'static str, file: &'static str },
 }
 
-const PROOFS: [Proof; 20] = [
+const PROOFS: [Proof; 21] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -160,6 +160,15 @@ const PROOFS: [Proof; 20] = [
         place: Place::Integration,
         test: "page_in_browser::",
         size: "1",
+    },
+    Proof {
+        name: "envoy",
+        what: "requests through Contour and Envoy: none fails whatever is killed or away, five times; and what Contour makes of endpoints and ports",
+        package: "gimbal-tests",
+        file: "it",
+        test: "through_envoy::",
+        size: "5",
+        programs: true,
     },
     Proof {
         name: "endurance",

@@ -22,7 +22,7 @@ const INTEGRATION_RUNS: [&[&str]; 2] =
     [&["openstack", "--test-threads=2"], &["--skip=openstack", "--skip=alone::", "--test-threads=2"]];
 /// Tests of OpenStack that take minutes each, and that only `cargo xtask prove` runs: two cores would be busy with them for longer
 /// than a change can wait. Most of what they show at the real services, simulations show at a model of them.
-pub const PROVEN: [&str; 11] = [
+pub const PROVEN: [&str; 12] = [
     "openstack_scale::an_idle",
     "openstack_traffic::replacement::",
     "openstack_way_back::conformance::",
@@ -35,6 +35,8 @@ pub const PROVEN: [&str; 11] = [
     "openstack_writer::services_get",
     // A browser is installed for it.
     "page_in_browser::",
+    // Contour is built for it.
+    "through_envoy::",
     // The programs of the release before this one are built for it.
     "upgrades::",
 ];

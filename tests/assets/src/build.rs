@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::{Asset, lock};
+use crate::{Asset, lock, module};
 
 /// How a program is built.
 pub(super) enum Recipe {
@@ -18,7 +18,14 @@ pub(super) enum Recipe {
         /// More flags for the linker.
         stamp: String,
     },
-    /// By `go install`.
+    /// From the folder of its own module, whose checksums pin all dependencies.
+    Own {
+        /// The module.
+        module: &'static str,
+        /// Package to build, from the module's folder.
+        package: &'static str,
+    },
+    /// By `go install`, which looks checksums up.
     Install {
         /// `package@version`.
         package: String,
@@ -47,6 +54,14 @@ pub(super) fn build(asset: Asset, recipe: &Recipe, path: &Path) -> anyhow::Resul
         let mut command = Command::new("go");
         command.env("CGO_ENABLED", "0");
         match recipe {
+            Recipe::Own { module, package } => {
+                command.current_dir(module::folder(module, asset.version())?);
+                command.env("GOFLAGS", "-mod=readonly -buildvcs=false");
+                command
+                    .args(["build", "-trimpath", "-ldflags", "-s -w", "-o"])
+                    .arg(work.join(asset.name()))
+                    .arg(package);
+            }
             Recipe::Module { package, stamp } => {
                 command.current_dir(module_dir()).env("GOFLAGS", "-mod=readonly -buildvcs=false");
                 command.args(["build", "-trimpath", "-ldflags", &format!("-s -w {stamp}"), "-o"]);

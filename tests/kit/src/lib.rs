@@ -13,9 +13,11 @@
 //!
 //! Everything is kept in a temporary folder and ends with the value that started it, or with the test process.
 
+pub mod answering;
 pub mod api_proxy;
 pub mod captured_log;
 pub mod cluster;
+pub mod contour;
 pub mod exposition;
 pub mod fake_openstack;
 pub mod openstack;
@@ -35,9 +37,11 @@ pub mod without_network;
 
 pub use gimbal_assets as assets;
 
+pub use answering::Answering;
 pub use api_proxy::ApiProxy;
 pub use captured_log::CapturedLog;
 pub use cluster::{AuditEntry, PooledCluster, Rights, Rule, TestCluster, UserAccess};
+pub use contour::{Contour, EnvoyAnswer, EnvoyClient};
 #[cfg(feature = "otlp-receiver")]
 pub use otlp_receiver::{OtlpReceiver, ReceivedSpan};
 pub use pki::{Pair, Pki, San, fingerprint};

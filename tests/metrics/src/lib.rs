@@ -1,4 +1,7 @@
-//! The page docs/metrics.md, made from the tables by which each program declares its metrics.
+//! The page docs/metrics.md, made from the tables by which each program declares its metrics, and dashboards of them.
+
+#[cfg(test)]
+mod dashboards;
 
 use gimbal_runtime::{MetricDoc, markdown};
 

@@ -154,6 +154,25 @@ fn promtool_takes_the_files_and_what_charts_make_of_them() {
     promtool(&["check", "rules", "--lint=all", "--lint-fatal"], &files).unwrap();
 }
 
+/// `tests/metrics` makes the dashboards, and checks the names in them.
+#[test]
+fn promtool_takes_the_queries_of_dashboards() {
+    let mut rules = Vec::new();
+    for entry in std::fs::read_dir(deploy("dashboards")).unwrap() {
+        let content = std::fs::read(entry.unwrap().path()).unwrap();
+        let dashboard: Value = serde_json::from_slice(&content).unwrap();
+        for query in list(&dashboard["panels"]).flat_map(|panel| list(&panel["targets"])) {
+            // Grafana puts times in.
+            let expr = text(&query["expr"]).replace("$__rate_interval", "5m").replace("$__range", "6h");
+            rules.push(json!({"record": format!("panel:{}", rules.len()), "expr": expr}));
+        }
+    }
+    assert!(rules.len() > 50, "{}", rules.len());
+    let folder = tempfile::tempdir().unwrap();
+    let group = json!({"groups": [{"name": "panels", "rules": rules}]});
+    promtool(&["check", "rules"], &[file(folder.path(), "panels", &group)]).unwrap();
+}
+
 #[test]
 fn every_alert_has_a_scene() {
     let alerts = rules().into_iter().map(|(program, rules)| (program, rules.into_keys().collect()));

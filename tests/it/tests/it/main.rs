@@ -68,6 +68,7 @@ mod rehearsal;
 mod restored;
 mod source;
 mod status_page;
+mod through_envoy;
 mod traces;
 mod two_writers;
 mod upgrades;
