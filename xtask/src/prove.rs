@@ -27,7 +27,7 @@ enum Place {
     Package { package: &'static str, file: &'static str },
 }
 
-const PROOFS: [Proof; 21] = [
+const PROOFS: [Proof; 23] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -62,6 +62,20 @@ const PROOFS: [Proof; 21] = [
         place: Place::Package { package: "gimbal-openstack-source", file: "it" },
         test: "any_cloud::",
         size: "50000",
+    },
+    Proof {
+        name: "policies",
+        what: "groups let through what NetworkPolicies say, in any order of arrival, 20,000 histories",
+        place: Place::Package { package: "gimbal-kuryr-isolation", file: "isolation" },
+        test: "any_order::",
+        size: "20000",
+    },
+    Proof {
+        name: "cyclonus",
+        what: "groups let through what cyclonus says of 500 clusters with any policies, and of all of its own cases",
+        place: Place::Package { package: "gimbal-cyclonus", file: "verdicts" },
+        test: "",
+        size: "500",
     },
     Proof {
         name: "back-at-once",
@@ -164,11 +178,9 @@ const PROOFS: [Proof; 21] = [
     Proof {
         name: "envoy",
         what: "requests through Contour and Envoy: none fails whatever is killed or away, five times; and what Contour makes of endpoints and ports",
-        package: "gimbal-tests",
-        file: "it",
+        place: Place::Integration,
         test: "through_envoy::",
         size: "5",
-        programs: true,
     },
     Proof {
         name: "endurance",

@@ -83,8 +83,8 @@ pub enum Which {
 const SMOKE: &str = "mirror::a_service_arrives_changes_and_goes";
 /// Of the programs that [`Which::Fast`] runs, the one that takes longest: it waits until silent connections are noticed.
 const WAITS_LONGEST: &str = "transport";
-/// Packages whose tests need minutes.
-const SLOW: [&str; 3] = ["gimbal-exhaustive", "gimbal-simulation", "gimbal-fuzz"];
+/// Packages whose tests need minutes, some of them only once, to build a program in Go.
+const SLOW: [&str; 4] = ["gimbal-cyclonus", "gimbal-exhaustive", "gimbal-simulation", "gimbal-fuzz"];
 /// Further packages that [`Which::Fast`] does not build. The others have the same features without them, so that no
 /// dependency is built again.
 const NOT_FAST: [&str; 3] = ["gimbal-bench", "gimbal-demo", "gimbal-images"];

@@ -30,6 +30,7 @@ const CRANE: &str = "0.22.1";
 const PROMTOOL: &str = "0.316.0";
 const CONTAINERD: &str = "2.3.7";
 const CONTOUR: &str = "1.33.0";
+const CYCLONUS: &str = "0.5.6";
 
 /// A third-party program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub enum Asset {
     Crane,
     /// promtool.
     Promtool,
+    /// cyclonus, which says what NetworkPolicies let through.
+    Cyclonus,
     /// kubelet.
     Kubelet,
     /// kube-proxy.
@@ -70,7 +73,7 @@ pub enum Asset {
 
 impl Asset {
     /// What tests without nodes need, and the tools of the checks.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -80,6 +83,7 @@ impl Asset {
         Self::Helm,
         Self::Crane,
         Self::Promtool,
+        Self::Cyclonus,
     ];
     /// What a node runs, beside what [`NodeTools`] has.
     pub const NODE: [Self; 6] =
@@ -100,6 +104,7 @@ impl Asset {
             Self::Helm => "helm",
             Self::Crane => "crane",
             Self::Promtool => "promtool",
+            Self::Cyclonus => "cyclonus",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
             Self::Scheduler => "kube-scheduler",
@@ -126,6 +131,7 @@ impl Asset {
             Self::Helm => HELM,
             Self::Crane => CRANE,
             Self::Promtool => PROMTOOL,
+            Self::Cyclonus => CYCLONUS,
             Self::Containerd | Self::Ctr | Self::ContainerdShim => CONTAINERD,
             Self::Contour => CONTOUR,
         }
@@ -174,7 +180,7 @@ impl Asset {
             | Self::KubeProxy
             | Self::Scheduler => format!("k8s-{KUBERNETES}-etcd-{ETCD}"),
             Self::Containerd | Self::Ctr | Self::ContainerdShim => format!("containerd-{CONTAINERD}"),
-            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool | Self::Contour => {
+            Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool | Self::Contour | Self::Cyclonus => {
                 format!("{}-{}", self.name(), self.version())
             }
         }
@@ -203,6 +209,7 @@ impl Asset {
             Self::Crane => install("github.com/google/go-containerregistry/cmd/crane", ""),
             // Without the clients of clouds in which Prometheus finds what to scrape.
             Self::Promtool => install("github.com/prometheus/prometheus/cmd/promtool", "remove_all_sd"),
+            Self::Cyclonus => install("github.com/mattfenwick/cyclonus/cmd/cyclonus", ""),
             Self::Containerd | Self::Ctr | Self::ContainerdShim => {
                 install(&format!("github.com/containerd/containerd/v2/cmd/{}", self.name()), "")
             }

@@ -62,7 +62,7 @@ impl Answering {
                     _ = ended.changed() => break,
                 }
             }
-            // Nobody is refused while the others are told to go elsewhere.
+            // No client is refused while the others are sent elsewhere.
             while connections.join_next().await.is_some() {}
         });
         Ok(Self { ending, task })

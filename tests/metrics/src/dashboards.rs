@@ -217,7 +217,9 @@ mod tests {
                     own.extend(of_metric);
                 }
                 let shown = legend.split("{{").skip(1).filter_map(|part| part.split("}}").next());
-                for label in names(query).into_iter().filter(|name| known.contains(name)).chain(shown) {
+                // A word of the language; a metric has a label of that name, too.
+                let used = names(query).into_iter().filter(|name| known.contains(name) && *name != "by");
+                for label in used.chain(shown) {
                     assert!(own.contains(label), "{dashboard}, {}: no label {label} in {query}", panel.title);
                 }
             }

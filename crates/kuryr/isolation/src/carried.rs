@@ -7,14 +7,19 @@ use gimbal_model::SourceKey;
 
 use crate::compile::numbers_of;
 use crate::group::{CarriedGroup, GroupName};
-use crate::known::KnownObjects;
+use crate::known::ClusterObjects;
 use crate::pod::KnownPod;
 
 /// Returns the groups of a Pod's port, in order.
 ///
 /// Neutron lets a packet through if any rule of any group does. So a direction is closed by leaving out the group that opens it, and
 /// what a policy says of one direction never opens the other.
-pub(crate) fn carried(key: &SourceKey, pod: &KnownPod, known: &KnownObjects, given: &[Text]) -> BTreeSet<CarriedGroup> {
+pub(crate) fn carried(
+    key: &SourceKey,
+    pod: &KnownPod,
+    known: &ClusterObjects,
+    given: &[Text],
+) -> BTreeSet<CarriedGroup> {
     // A namespace that is not known yet may be isolated.
     let is_isolated = known.namespaces.get(&key.namespace).is_none_or(|namespace| namespace.is_isolated);
     let (mut closed_in, mut closed_out, mut is_selected) = (is_isolated, false, is_isolated);
@@ -41,7 +46,7 @@ pub(crate) fn carried(key: &SourceKey, pod: &KnownPod, known: &KnownObjects, giv
 }
 
 /// The groups that let load balancers reach a Pod.
-fn services(key: &SourceKey, pod: &KnownPod, known: &KnownObjects) -> Vec<GroupName> {
+fn services(key: &SourceKey, pod: &KnownPod, known: &ClusterObjects) -> Vec<GroupName> {
     let mut groups = Vec::new();
     for (service, proxied) in known.in_front(key, pod) {
         let targets = proxied.targets(pod);

@@ -8,7 +8,7 @@ use gimbal_model::{Protocol, SourceKey};
 
 use crate::finding::{FindingList, PolicyProblem};
 use crate::group::{GroupName, GroupRule, MOST_RULES, SecurityGroup};
-use crate::known::{KnownObjects, within};
+use crate::known::{ClusterObjects, within};
 use crate::open_ports::PortRange;
 use crate::openings::Openings;
 use crate::pod::{KnownPod, NamedPort};
@@ -33,7 +33,7 @@ pub(crate) fn numbers_of(policy: &KnownPolicy, pod: &KnownPod) -> BTreeSet<Named
 ///
 /// Its own Pods may have other numbers for the same name. So what it opens to them by name is in groups beside the one that all of them
 /// carry, and no Pod has a port open that only another one calls so.
-pub(crate) fn compile(key: &SourceKey, policy: &KnownPolicy, known: &KnownObjects) -> Compiled {
+pub(crate) fn compile(key: &SourceKey, policy: &KnownPolicy, known: &ClusterObjects) -> Compiled {
     let mut compiler = Compiler { key, known, findings: policy.findings.clone() };
     let ingress = policy.ingress.as_deref().unwrap_or_default();
     let mut groups = BTreeMap::new();
@@ -59,7 +59,7 @@ pub(crate) fn compile(key: &SourceKey, policy: &KnownPolicy, known: &KnownObject
 
 struct Compiler<'a> {
     key: &'a SourceKey,
-    known: &'a KnownObjects,
+    known: &'a ClusterObjects,
     findings: FindingList,
 }
 

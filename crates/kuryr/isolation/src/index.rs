@@ -9,21 +9,21 @@ use gimbal_kuryr_model::Text;
 use gimbal_model::SourceKey;
 
 use crate::finding::{FindingList, FindingSubject, IsolationFinding};
-use crate::known::KnownObjects;
+use crate::known::ClusterObjects;
 use crate::pod::{KnownNamespace, KnownPod, addresses_of};
 use crate::policy::KnownPolicy;
-use crate::shown::Shown;
+use crate::shown::ShownGroups;
 use crate::{ProxiedService, pod, policy};
 
 /// The policies of a cluster with everything that they are about. Objects may arrive in any order and more than once; the outcome
 /// depends only on the last state of each.
 #[derive(Debug, Default)]
 pub struct PolicyIndex {
-    pub(crate) known: KnownObjects,
+    pub(crate) known: ClusterObjects,
     /// The groups of Pods that no policy selects, made by somebody else. If there are none, everything is open to them.
     pub(crate) given: Vec<Text>,
     pub(crate) dirty: Dirty,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownGroups,
     /// Objects with findings.
     pub(crate) findings: BTreeMap<FindingSubject, Vec<IsolationFinding>>,
     pods: ListProgress<SourceKey>,

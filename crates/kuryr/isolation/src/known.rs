@@ -14,7 +14,7 @@ use crate::selector::Selector;
 
 /// Everything that is known.
 #[derive(Debug, Default)]
-pub(crate) struct KnownObjects {
+pub(crate) struct ClusterObjects {
     pub(crate) pods: BTreeMap<SourceKey, Arc<KnownPod>>,
     pub(crate) namespaces: BTreeMap<Text, KnownNamespace>,
     pub(crate) policies: BTreeMap<SourceKey, Arc<KnownPolicy>>,
@@ -47,7 +47,7 @@ pub(crate) fn within<'a, V>(
     map.range(SourceKey::new(namespace.clone(), "")..).take_while(move |(key, _)| key.namespace == namespace)
 }
 
-impl KnownObjects {
+impl ClusterObjects {
     /// Takes note of where a Pod was and is.
     pub(crate) fn count_on_nodes(&mut self, before: Option<&KnownPod>, now: Option<&KnownPod>) {
         if let Some(pod) = now {

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::address_set::{AddressSet, everyone_of};
 use crate::group::{GroupRule, RuleRemote, SecurityGroup};
-use crate::known::KnownObjects;
+use crate::known::ClusterObjects;
 use crate::pod::KnownPod;
 use crate::selector::Selector;
 
@@ -112,7 +112,7 @@ fn client_ranges(clients: &AddressSet) -> ClientRanges {
 /// The addresses that these rules let reach a port. Members of groups are those whom the policies select now.
 pub(crate) fn sources<'a>(
     rules: impl Iterator<Item = &'a GroupRule>,
-    known: &KnownObjects,
+    known: &ClusterObjects,
     protocol: Protocol,
     port: u16,
 ) -> AddressSet {

@@ -10,7 +10,7 @@ use crate::service::ListenerClients;
 
 /// Everything that was returned by drains and still holds.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct ShownGroups {
     pub(crate) groups: BTreeMap<GroupName, Arc<SecurityGroup>>,
     pub(crate) pods: BTreeMap<SourceKey, Arc<[CarriedGroup]>>,
     pub(crate) clients: BTreeMap<SourceKey, Arc<ListenerClients>>,
@@ -20,7 +20,7 @@ pub(crate) struct Shown {
     used_by: BTreeMap<SourceKey, BTreeSet<SourceKey>>,
 }
 
-impl Shown {
+impl ShownGroups {
     /// The groups of a policy.
     pub(crate) fn of_policy(&self, policy: &SourceKey) -> Vec<GroupName> {
         let first = GroupName::NamedPorts(policy.clone(), BTreeSet::new());

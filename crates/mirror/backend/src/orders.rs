@@ -47,7 +47,7 @@ impl BackendOrder {
     }
 
     /// Returns the command that sets its annotation. What an agent chose is shown only as far as no shell reads it otherwise. A value
-    /// that is there and has its answer already is taken away first: to set it once more would change nothing, which nobody notices.
+    /// that is there and has its answer already is taken away first: to set it once more would change nothing.
     pub(crate) fn command(self, name: &BackendName, value: &str, answers: &[BackendAnswer]) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
         let shown = if value.chars().all(is_plain) { value } else { "VALUE" };

@@ -11,13 +11,13 @@ use gimbal_model::BackendName;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{Admin, Denial};
+use super::values::{AdminPrincipal, Denial};
 use super::{BackendConfig, Config, ConfigError};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
-    admins: Vec<Admin>,
+    admins: Vec<AdminPrincipal>,
     deny_certificates: Vec<Denial>,
     refused_addresses: Vec<AddressRange>,
     backends: Vec<Backend>,

@@ -18,9 +18,9 @@ impl<'de> Deserialize<'de> for Denial {
 
 /// An administrator: a name that its certificates have, or the fingerprint of its only one, which no authority can sign again.
 #[derive(Debug, Clone)]
-pub(super) struct Admin(pub(super) String);
+pub(super) struct AdminPrincipal(pub(super) String);
 
-impl<'de> Deserialize<'de> for Admin {
+impl<'de> Deserialize<'de> for AdminPrincipal {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
         if text.starts_with("sha256:") {

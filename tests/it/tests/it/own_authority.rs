@@ -177,7 +177,7 @@ fn nothing_is_replaced_by_mistake_and_nothing_outlives_its_authority() {
     std::fs::copy(&ca, dir.join("wrong/ca.crt")).unwrap();
     std::fs::copy(dir.join("new/ca.key"), dir.join("wrong/ca.key")).unwrap();
     let issue = "certs issue b --dns b --authority wrong";
-    assert!(refused(dir, issue).contains("no certificate of the key"));
+    assert!(refused(dir, issue).contains("none of its certificates is that of its key"));
     std::fs::copy(dir.join("a/tls.crt"), dir.join("wrong/ca.crt")).unwrap();
     std::fs::copy(dir.join("a/tls.key"), dir.join("wrong/ca.key")).unwrap();
     assert!(refused(dir, issue).contains("no authority"));

@@ -184,7 +184,7 @@ const WRITES: [Panel; 6] = [
     ),
     graph(
         "Failures of watches",
-        "The writer is told of changes in the Gimbal cluster by watches.",
+        "Changes in the Gimbal cluster reach the writer by watches.",
         "short",
         &[(
             "sum by (kind, reason) (rate(gimbal_writer_watch_failures_total[$__rate_interval]))",

@@ -30,7 +30,8 @@ fn a_pod_is_available_when_the_newest_template_is() {
 #[test]
 fn while_too_little_is_known_nothing_is_said_or_made() {
     let discoverer = node02();
-    let world = World { authority: AuthorityState::Unknown, ..World::new() };
+    let mut world = World::new();
+    world.authority = AuthorityState::Unknown;
     let decision = world.decide(&discoverer);
     assert_eq!((decision.steps.as_slice(), decision.stated), (&[][..], None));
 }

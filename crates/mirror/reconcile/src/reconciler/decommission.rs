@@ -276,7 +276,7 @@ impl Reconciler {
         if let Some(backend) = self.desired.get_mut(name)
             && let Some(DecommissionOrder { id, .. }) = backend.withdraw_decommission(&mut self.outputs)
         {
-            // Nobody who ordered it expects that, least of all where the configuration of this writer is merely older.
+            // Who ordered it does not expect that, least of all where the configuration of this writer is merely older.
             let (backend, services) = (name.clone(), left.services);
             self.outputs.push(Output::RemovalWithdrawn { backend, id, services });
         }

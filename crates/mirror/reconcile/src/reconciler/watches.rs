@@ -218,8 +218,8 @@ impl Reconciler {
             self.drop_if_idle(key, now);
             return false;
         }
-        // The claim that tried to create it may have failed because this object had the name, without our mark then. Whose it is now,
-        // somebody has said with the mark (`gimbalctl adopt`), and nothing else of the claim that had its turn exists.
+        // The claim that tried to create it may have failed because this object had the name, without our mark then. Its owner now
+        // is who the mark names (`gimbalctl adopt`), and nothing else of the claim that had its turn exists.
         let is_of_other = was_empty && target.owner().is_some_and(|owner| !target.is_all_of(owner));
         if is_of_other && target.holder(key).is_some() {
             target.set_owner(None);

@@ -123,7 +123,7 @@ fn a_change_that_meets_a_conflict_time_and_again_does_not_wait_for_ever() {
             world.pass(Duration::from_secs(1));
             waits.push(world.writer.oldest_pending(world.now).is_some());
         }
-        assert!(waits[0], "{contested:?}: one conflict is nobody's refusal");
+        assert!(waits[0], "{contested:?}: one conflict is no refusal");
         assert!(!waits[60..].contains(&true), "{contested:?}: {waits:?}");
         assert_eq!(world.rejects(0)[0].reason, RejectReason::ApiError);
         world.settle_for(Duration::from_secs(60));

@@ -182,7 +182,7 @@ fn expect_kept(mut world: World, name: &BackendName) {
     world.settle_watched(Duration::from_secs(62), |world| fewest = fewest.min(world.services().count()));
     assert!(world.writer.backends()[name].is_connected());
     let [(backend, id, services)] = world.withdrawn.as_slice() else { panic!("{:?}", world.withdrawn) };
-    assert_eq!((backend, id.starts_with("a-3-"), *services), (name, true, 2), "who ordered it is told");
+    assert_eq!((backend, id.starts_with("a-3-"), *services), (name, true, 2), "it is reported to who ordered it");
     assert_eq!((world.writer.inventory(name).services, fewest), (3, 3), "only what had gone is written");
     check(&world);
 }

@@ -67,9 +67,16 @@ async fn a_name_that_somebody_else_has_is_not_tried_again() {
     let details = json!({"name": "gimbal-kubernetes-discoverer-node02-tls", "kind": "secrets"});
     let taken = json!({"kind": "Status", "reason": "AlreadyExists", "code": 409, "message": "m", "details": details});
     stage.server.answer(409, &taken);
+    let mut account = wanted(&one, &stage.operator.settings, None)[0].body();
+    account["metadata"]["ownerReferences"] = json!([{"apiVersion": "gimbal.projectcontour.io/v1alpha1",
+        "kind": "Backend", "name": "node02", "uid": "uid-of-node02"}]);
+    stage.server.answer(201, &account);
     let said = stage.operator.bring_about(&one).await.unwrap();
     assert_eq!(said.reason, "NameTaken");
-    assert_eq!(stage.server.requests(), ["post /api/v1/namespaces/here/secrets"]);
+    let all = ["post /api/v1/namespaces/here/secrets", "post /api/v1/namespaces/here/serviceaccounts"];
+    assert_eq!(stage.server.requests(), all);
+    stage.operator.bring_about(&one).await;
+    assert_eq!(stage.server.requests(), [""; 0]);
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ fn is_alone(test: &str) -> bool {
         for asset in assets::Asset::ALL {
             asset.path()?;
         }
-        assets::chromium().and(assets::axe()).map(drop)
+        assets::chromium().and_then(|_| assets::axe()).map(drop)
     };
     is_without_network(test, prepare).unwrap()
 }

@@ -198,7 +198,7 @@ impl Running {
     }
 
     /// Replaces the first endpoint of a Service, as a rollout does: the new one is ready before the old one leaves, and that one
-    /// answers until nobody sends to it.
+    /// answers until no client sends to it.
     async fn roll(&mut self, service: u8) {
         let numbers = self.numbers(service);
         let (old, new) = (*numbers.start(), numbers.end() + 1);
