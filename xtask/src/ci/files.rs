@@ -1,10 +1,11 @@
-//! Checks that Rust files are not too long, and that each belongs to a target.
+//! Checks that Rust files are not too long, that each belongs to a target, and that no merge was left half done.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
 
+use super::text;
 use crate::shell;
 
 const MOST_LINES: usize = 500;
@@ -34,9 +35,21 @@ pub fn check() -> anyhow::Result<()> {
             ));
         }
     }
+    for file in text::files()? {
+        if let Some(line) = unmerged(&file.text) {
+            faults.push(format!("{}:{line} is half of a merge: take one side, or both, and remove the mark", file.path));
+        }
+    }
     anyhow::ensure!(faults.is_empty(), "{}", faults.join("\n"));
     eprintln!("{} files", files.len());
     Ok(())
+}
+
+/// The number of the line with git's mark of a conflict.
+fn unmerged(text: &str) -> Option<usize> {
+    let marks = ["<".repeat(7), ">".repeat(7)];
+    let is_mark = |line: &str| marks.iter().any(|mark| line.strip_prefix(&**mark).is_some_and(|rest| rest.starts_with(' ')));
+    text.lines().position(is_mark).map(|before| before + 1)
 }
 
 pub fn collect(dir: &Path, files: &mut BTreeSet<PathBuf>) -> anyhow::Result<()> {
@@ -129,6 +142,13 @@ pub fn read(file: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_of_a_conflict_is_found_and_a_ruled_heading_is_not() {
+        let open = "<".repeat(7);
+        assert_eq!(unmerged(&format!("a\n{open} HEAD\nb\n")), Some(2));
+        assert_eq!(unmerged(&format!("a\n=======\n  {open} HEAD\n{open}\n")), None);
+    }
 
     #[test]
     fn declarations_are_found() {
