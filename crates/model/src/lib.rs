@@ -5,6 +5,7 @@
 
 mod address;
 mod canonical;
+mod certificate_name;
 mod change;
 mod digest;
 mod endpoint;
@@ -16,6 +17,7 @@ mod namespace_pattern;
 mod service;
 
 pub use address::{AddressRefusal, AddressRules};
+pub use certificate_name::is_certificate_name;
 pub use change::{Change, EndpointChange};
 pub use digest::{Digest, DigestTree};
 pub use endpoint::{Conditions, Detail, Endpoint, EndpointPort, Family, PortGroup, PortSet, Protocol};

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use gimbal_duration::HumanDuration;
-use gimbal_model::{InvalidNamespacePattern, NamespacePattern};
+use gimbal_model::{InvalidNamespacePattern, NamespacePattern, is_certificate_name};
 use gimbal_reconcile::is_namespace;
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -46,10 +46,7 @@ pub struct CertificateName(pub String);
 impl<'de> Deserialize<'de> for CertificateName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let printable = !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic());
-        let uri = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
-        let dns = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'.';
-        if printable && !text.contains('*') && (uri || text.bytes().all(dns)) {
+        if is_certificate_name(&text) {
             return Ok(Self(text));
         }
         let message = format!("{text:?} is no identity: use one URI or DNS name of its certificate, without wildcards");

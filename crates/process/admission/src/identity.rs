@@ -3,7 +3,9 @@
 
 use std::fmt::Display;
 
-use gimbal_transport::{Peer, PeerCertificate};
+use gimbal_transport::Peer;
+
+use crate::admin::AdminPrincipal;
 
 /// A configured tenant, for example a backend of the writer.
 pub trait Tenant {
@@ -31,13 +33,12 @@ pub enum Identity<'a, T> {
     },
 }
 
-/// Returns who a peer is, given the identities of the administrators and the tenants. An administrator may also be `sha256:` and the
-/// fingerprint of one certificate.
-pub fn identify<'a, T: Tenant>(peer: &Peer, admins: &[String], tenants: &'a [T]) -> Identity<'a, T> {
+/// Returns who a peer is, given the administrators and the tenants.
+pub fn identify<'a, T: Tenant>(peer: &Peer, admins: &[AdminPrincipal], tenants: &'a [T]) -> Identity<'a, T> {
     match peer {
         Peer::Loopback => Identity::Anyone,
         Peer::Certificate(certificate) => Identity::Certified {
-            admin: admins.iter().any(|admin| is_of(admin, certificate)),
+            admin: admins.iter().any(|admin| admin.has(certificate)),
             tenant: find(&certificate.sans, tenants),
         },
     }
@@ -91,16 +92,8 @@ impl<'a, T: Tenant> Identity<'a, T> {
     }
 }
 
-/// Whether an administrator is meant by its certificate, of which the configuration has the fingerprint, or by a name that it has.
-fn is_of(admin: &str, certificate: &PeerCertificate) -> bool {
-    match admin.strip_prefix("sha256:") {
-        Some(fingerprint) => *fingerprint == *certificate.fingerprint_sha256,
-        None => is_in(admin, &certificate.sans),
-    }
-}
-
 /// Compares URIs byte by byte and DNS names without case.
-fn is_in(configured: &str, sans: &[String]) -> bool {
+pub(crate) fn is_in(configured: &str, sans: &[String]) -> bool {
     let uri = configured.contains("://");
     sans.iter().any(|san| if uri { configured == san } else { configured.eq_ignore_ascii_case(san) })
 }

@@ -32,7 +32,7 @@ fn peer(sans: &[&str]) -> Peer {
 }
 
 fn identity(peer: &Peer) -> Identity<'static, Cluster> {
-    identify(peer, &["admin.example".to_owned()], &CLUSTERS)
+    identify(peer, &["admin.example".parse().unwrap()], &CLUSTERS)
 }
 
 fn speaker(sans: &[&str]) -> Result<&'static str, String> {

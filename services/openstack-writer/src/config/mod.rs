@@ -13,7 +13,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use gimbal_admission::{FileFormat, Identity, Tenant, identify};
+use gimbal_admission::{AdminPrincipal, FileFormat, Identity, Tenant, identify};
 use gimbal_kuryr_model::Text;
 use gimbal_model::BackendName;
 use gimbal_octavia_registry::ClusterGuards;
@@ -25,7 +25,7 @@ use crate::policy::ClusterPolicy;
 #[derive(Debug, Clone, Default)]
 pub struct ClustersConfig {
     /// Identities that may use the AdminService.
-    pub admins: Vec<String>,
+    pub admins: Vec<AdminPrincipal>,
     /// Certificates that are refused, whatever names they have.
     pub denied: Denied,
     /// Clusters in the order of the file.

@@ -1,12 +1,14 @@
 //! The form of the YAML file. Keys in snake case are Kuryr's, with Kuryr's meaning; the others are in camel case.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use gimbal_model::BackendName;
+use gimbal_admission::AdminPrincipal;
+use gimbal_model::{BackendName, is_certificate_name};
 use gimbal_runtime::HumanDuration;
-use gimbal_transport::{DeniedCertificate, InvalidDenial};
+use gimbal_transport::DeniedCertificate;
 use ipnet::IpNet;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -18,7 +20,7 @@ use super::kuryr_conf::{KubernetesSection, NeutronDefaults, OctaviaDefaults, Pod
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct ClustersFile {
-    pub(super) admins: Vec<SubjectName>,
+    pub(super) admins: Vec<FromText<AdminPrincipal>>,
     pub(super) deny_certificates: Vec<FromText<DeniedCertificate>>,
     pub(super) clusters: Vec<ClusterSection>,
 }
@@ -234,10 +236,7 @@ pub(super) struct SubjectName(pub(super) String);
 impl<'de> Deserialize<'de> for SubjectName {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = String::deserialize(from)?;
-        let printable = !text.is_empty() && text.bytes().all(|c| c.is_ascii_graphic());
-        let uri = text.split_once("://").is_some_and(|(scheme, rest)| !scheme.is_empty() && !rest.is_empty());
-        let dns = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'.';
-        if printable && !text.contains('*') && (uri || text.bytes().all(dns)) {
+        if is_certificate_name(&text) {
             return Ok(Self(text));
         }
         let message = format!("{text:?} is no identity: use one URI or DNS name of its certificate, without wildcards");
@@ -248,7 +247,7 @@ impl<'de> Deserialize<'de> for SubjectName {
 /// A value that is written as text.
 pub(super) struct FromText<T>(pub(super) T);
 
-impl<'de, T: FromStr<Err = InvalidDenial>> Deserialize<'de> for FromText<T> {
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for FromText<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
     }

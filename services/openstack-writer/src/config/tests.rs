@@ -1,7 +1,10 @@
 //! Tests of the configuration file.
 
+use std::sync::Arc;
+
 use gimbal_kuryr_model::{MemberAddressing, MemberMode, VipMode};
 use gimbal_octavia_registry::OwnPort;
+use gimbal_transport::PeerCertificate;
 
 use super::*;
 
@@ -14,7 +17,7 @@ const FULL: &str = include_str!("../../../../deploy/examples/openstack-writer.ya
 #[test]
 fn the_example() {
     let config = read(FULL).unwrap();
-    assert_eq!(config.admins, ["spiffe://gimbal.example/admin"]);
+    assert!(config.admins.iter().map(AdminPrincipal::as_str).eq(["spiffe://gimbal.example/admin"]));
     let [cluster] = &config.clusters[..] else { panic!("one cluster") };
     assert_eq!((cluster.name.as_str(), cluster.uid.as_deref(), cluster.quarantine), ("prod1", None, false));
     assert!(cluster.former_uids.is_empty());
@@ -117,6 +120,26 @@ fn bad_files() {
         let error = read(bad).map(|_| ()).unwrap_err();
         assert!(error.starts_with(expected), "{bad}\n{error}");
     }
+}
+
+/// Whoever has the key of an authority can sign any name, and no certificate that was signed before.
+#[test]
+fn an_admin_may_be_one_certificate() {
+    let fingerprint = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+    let config = read(&format!("admins: ['sha256:{}']\nclusters: []\n", fingerprint.to_uppercase())).unwrap();
+    let is_admin = |fingerprint: &str| {
+        let certificate = PeerCertificate {
+            sans: vec!["spiffe://gimbal.example/admin".to_owned()],
+            fingerprint_sha256: fingerprint.to_owned(),
+            not_after: std::time::SystemTime::UNIX_EPOCH,
+            address: ([192, 0, 2, 1], 1).into(),
+        };
+        config.identify(&Peer::Certificate(Arc::new(certificate))).is_admin()
+    };
+    assert!(is_admin(fingerprint));
+    assert!(!is_admin(&fingerprint.replace("00", "01")));
+    let error = read("admins: ['sha256:0011']\nclusters: []\n").map(|_| ()).unwrap_err();
+    assert!(error.contains("write sha256: and 64 hexadecimal digits"), "{error}");
 }
 
 /// They become parts of requests, and of what controllers receive.

@@ -3,22 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use gimbal_admission::AdminPrincipal;
 use gimbal_backend::{
     AddressRange, AddressSection, BackendSpec, CertificateName, DropGuardSection, KeyListSection, LimitSection,
     LossSection, ModeSection, NamespaceSection, RemovalSection, RenamedProtocol,
 };
 use gimbal_model::BackendName;
+use gimbal_transport::DeniedCertificate;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::{AdminPrincipal, Denial};
+use super::values::FromText;
 use super::{BackendConfig, Config, ConfigError};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
-    admins: Vec<AdminPrincipal>,
-    deny_certificates: Vec<Denial>,
+    admins: Vec<FromText<AdminPrincipal>>,
+    deny_certificates: Vec<FromText<DeniedCertificate>>,
     refused_addresses: Vec<AddressRange>,
     backends: Vec<Backend>,
 }
@@ -98,7 +100,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let refused: Vec<_> = file.refused_addresses.into_iter().map(|range| range.0).collect();
     let backends = file.backends.into_iter().map(|backend| backend.into_config(&refused)).collect();
     Ok(Config {
-        admins: file.admins.into_iter().map(|identity| identity.0).collect(),
+        admins: file.admins.into_iter().map(|admin| admin.0).collect(),
         denied: file.deny_certificates.into_iter().map(|denial| denial.0).collect(),
         refused_addresses: refused,
         backends,

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use gimbal_admission::{FileFormat, Identity, Tenant, identify};
+use gimbal_admission::{AdminPrincipal, FileFormat, Identity, Tenant, identify};
 use gimbal_backend::BackendSpec;
 use gimbal_model::BackendName;
 use gimbal_reconcile::Policy;
@@ -34,7 +34,7 @@ const RECONNECT: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Config {
     /// Identities that may use the AdminService.
-    pub admins: Vec<String>,
+    pub admins: Vec<AdminPrincipal>,
     /// Certificates that are refused, whatever names they have.
     pub denied: Denied,
     /// Ranges that no backend may publish; already part of each backend's rules.

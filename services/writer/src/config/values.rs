@@ -1,35 +1,17 @@
 //! The values in the file that are not a backend's. Each checks itself while it is parsed, so that an error has its line.
 
-use gimbal_backend::CertificateName;
-use gimbal_transport::{DeniedCertificate, InvalidDenial};
-use serde::de::{Error, IntoDeserializer};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// A certificate that is refused.
+/// A value that is written as text, for example a certificate that is refused.
 #[derive(Debug, Clone)]
-pub(super) struct Denial(pub(super) DeniedCertificate);
+pub(super) struct FromText<T>(pub(super) T);
 
-impl<'de> Deserialize<'de> for Denial {
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for FromText<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        text.parse().map(Self).map_err(|error: InvalidDenial| D::Error::custom(error))
-    }
-}
-
-/// An administrator: a name that its certificates have, or the fingerprint of its only one, which no authority can sign again.
-#[derive(Debug, Clone)]
-pub(super) struct AdminPrincipal(pub(super) String);
-
-impl<'de> Deserialize<'de> for AdminPrincipal {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
-        if text.starts_with("sha256:") {
-            // In the form in which a peer's fingerprint is compared.
-            return text
-                .parse()
-                .map(|certificate: DeniedCertificate| Self(certificate.to_string()))
-                .map_err(|error: InvalidDenial| D::Error::custom(error));
-        }
-        CertificateName::deserialize(text.into_deserializer()).map(|name| Self(name.0))
+        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
     }
 }
