@@ -22,14 +22,14 @@ struct Row {
 }
 
 /// A figure or a graph.
-struct Panel {
-    title: &'static str,
+pub struct Panel {
+    pub title: &'static str,
     /// What it says, for people who see it for the first time.
     about: &'static str,
     look: Look,
     unit: &'static str,
     /// Queries, each with what its lines are called.
-    queries: &'static [(&'static str, &'static str)],
+    pub queries: &'static [(&'static str, &'static str)],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,12 @@ enum Look {
 }
 
 const DASHBOARDS: [&Dashboard; 2] = [&discovery::DISCOVERY, &way_back::WAY_BACK];
+/// Returns every panel, with the name of its dashboard.
+pub fn panels() -> impl Iterator<Item = (&'static str, &'static Panel)> {
+    let rows = DASHBOARDS.iter().flat_map(|dashboard| dashboard.rows.iter().map(|row| (dashboard.name, row)));
+    rows.flat_map(|(name, row)| row.panels.iter().map(move |panel| (name, panel)))
+}
+
 /// Columns of a dashboard in Grafana.
 const COLUMNS: usize = 24;
 /// The version of the form of dashboards, which newer Grafanas translate.
@@ -159,26 +165,14 @@ impl Panel {
     }
 }
 
-#[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::sections;
+    use crate::{names, sections, series};
 
     /// Labels that Prometheus gives to every series, and that of a histogram's buckets.
     const OF_PROMETHEUS: [&str; 4] = ["job", "namespace", "instance", "le"];
-
-    fn panels() -> impl Iterator<Item = (&'static str, &'static Panel)> {
-        let rows = DASHBOARDS.iter().flat_map(|dashboard| dashboard.rows.iter().map(|row| (dashboard.name, row)));
-        rows.flat_map(|(name, row)| row.panels.iter().map(move |panel| (name, panel)))
-    }
-
-    /// Returns the names in a query that metrics and labels can have, without those in texts.
-    fn names(query: &str) -> Vec<&str> {
-        let outside = query.split('"').step_by(2);
-        outside.flat_map(|part| part.split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '$')).collect()
-    }
 
     /// `cargo xtask docs` writes the files.
     #[test]
@@ -197,9 +191,8 @@ mod tests {
     fn every_query_is_about_metrics_and_labels_that_programs_have() {
         let mut labels: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
         for metric in sections().into_iter().flat_map(|(_, metrics)| metrics) {
-            let parts: &[&str] = if metric.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
-            for part in parts {
-                labels.insert(format!("{}{part}", metric.name), metric.labels.iter().copied().collect());
+            for name in series(&metric) {
+                labels.insert(name, metric.labels.iter().copied().collect());
             }
         }
         let known: BTreeSet<&str> = labels.values().flatten().copied().chain(OF_PROMETHEUS).collect();

@@ -41,7 +41,7 @@ pub use gimbal_duration::{HumanDuration, InvalidDuration};
 pub use listen::bind;
 pub use liveness::Liveness;
 pub use logging::{LogFormat, init_logging};
-pub use metrics::{InfoMetric, MetricDoc, TableMetric, describe_row, markdown, register_row};
+pub use metrics::{InfoMetric, MetricDoc, TableMetric, describe_row, register_row};
 pub use process::{process_metrics_reference, register_process_metrics};
 /// For [`metrics_table`].
 #[doc(hidden)]

@@ -41,19 +41,6 @@ impl MetricDoc {
     }
 }
 
-/// Returns the descriptions as a Markdown table.
-#[must_use]
-pub fn markdown(metrics: &[MetricDoc]) -> String {
-    let mut table = String::from("| Name | Type | Labels | Unit | Meaning |\n|---|---|---|---|---|\n");
-    for metric in metrics {
-        let MetricDoc { name, kind, labels, help } = metric;
-        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
-        let (labels, unit, help) = (labels.join(", "), metric.unit(), help.replace('|', "\\|"));
-        table.push_str(&format!("| `{name}` | {kind} | {labels} | {unit} | {help} |\n"));
-    }
-    table
-}
-
 /// A field of a table of metrics.
 pub trait TableMetric {
     /// What is registered: a handle that shares the field's values.
