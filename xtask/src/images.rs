@@ -9,7 +9,7 @@ const TRACED: &str = "gimbal-writer/otlp,gimbal-kubernetes-discoverer/otlp,gimba
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Folder of the built programs; without it they are built as for a release.
+    /// Folder of the built programs, with their feature `otlp`; without it they are built as for a release.
     #[arg(long)]
     bins: Option<PathBuf>,
     /// Folder for the images: of each program an OCI layout, and what is in it as a bill of materials (CycloneDX).
@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     };
     let mut images = shell::cargo(&["run", "--quiet", "--package", "gimbal-images", "--", "--bins"]);
-    images.arg(bins).arg("--out").arg(absolute(&args.out)?).args(build::SERVICES);
+    images.arg(bins).arg("--out").arg(absolute(&args.out)?).args(["--features", TRACED]).args(build::SERVICES);
     shell::run(images)
 }
 

@@ -25,6 +25,9 @@ struct Args {
     /// Folder for the images: an OCI layout, and a list of what is in it, for each program.
     #[arg(long)]
     out: PathBuf,
+    /// Features that programs were built with, each as PROGRAM/FEATURE; the materials are those of these.
+    #[arg(long, value_delimiter = ',')]
+    features: Vec<String>,
     /// Programs; each has a package of the same name.
     #[arg(required = true)]
     programs: Vec<String>,
@@ -33,7 +36,7 @@ struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     for program in &args.programs {
-        match build(program, &args.bins, &args.out) {
+        match build(program, &args.bins, &args.features, &args.out) {
             Ok(digest) => println!("{program} {digest}"),
             Err(error) => {
                 eprintln!("error: {program}: {error:#}");
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 /// Writes the image of a program to `out/PROGRAM`, and what is in it to `out/PROGRAM.cdx.json`. Returns the image's digest.
-fn build(program: &str, bins: &Path, out: &Path) -> anyhow::Result<String> {
+fn build(program: &str, bins: &Path, features: &[String], out: &Path) -> anyhow::Result<String> {
     let binary = bins.join(program);
     let libraries = libraries::of(&binary)?;
     let source = Source::of_checkout()?;
@@ -56,7 +59,7 @@ fn build(program: &str, bins: &Path, out: &Path) -> anyhow::Result<String> {
         std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     let digest = layout::write(&folder, program, &source, &[base, own])?;
-    let list = materials::list(program, &libraries, &source)?;
+    let list = materials::list(program, features, &libraries, &source)?;
     let file = out.join(format!("{program}.cdx.json"));
     std::fs::write(&file, list).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(digest)

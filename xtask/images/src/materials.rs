@@ -12,10 +12,18 @@ use crate::{Source, output, root};
 
 /// Returns the bill of materials of an image, in JSON. It has neither a serial number nor a time of its own, so that the same
 /// materials make the same text.
-pub fn list(program: &str, libraries: &BTreeSet<PathBuf>, source: &Source) -> anyhow::Result<String> {
+pub fn list(
+    program: &str,
+    features: &[String],
+    libraries: &BTreeSet<PathBuf>,
+    source: &Source,
+) -> anyhow::Result<String> {
     let mut tree = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     tree.current_dir(root()).args(["tree", "--locked", "--prefix", "none", "--edges", "normal"]);
     tree.args(["--format", "{p}|{l}", "--package", program]);
+    // Those of other programs are unknown to this one's package.
+    let own = features.iter().filter(|feature| feature.split_once('/').is_some_and(|(of, _)| of == program));
+    tree.args(own.flat_map(|feature| ["--features", feature]));
     let lock = std::fs::read_to_string(root().join("Cargo.lock")).context("cannot read Cargo.lock")?;
     let mut components = crates(&output(tree)?, &checksums(&lock));
     components.extend(packages(libraries));

@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use super::*;
 
+mod publish;
+
 const PROGRAM: &str = "gimbal-writer";
 
 /// Makes an image of a program of this system, which is linked as ours are, so that none of ours must be built.
@@ -16,7 +18,7 @@ fn image(out: &Path) -> String {
     let bins = out.join("bins");
     std::fs::create_dir_all(&bins).unwrap();
     std::fs::copy("/bin/cat", bins.join(PROGRAM)).unwrap();
-    build(PROGRAM, &bins, out).unwrap()
+    build(PROGRAM, &bins, &[], out).unwrap()
 }
 
 fn json(file: &Path) -> Value {
@@ -95,6 +97,12 @@ fn the_materials_are_those_of_the_program() {
     assert!(names.contains(&"tokio") && names.contains(&"rustls"));
     // Only tests have it.
     assert!(!names.contains(&"rcgen"));
+    // What it is built with only where that is asked for.
+    assert!(!names.contains(&"opentelemetry-otlp"));
+    let traced = ["gimbal-writer/otlp", "gimbal-kubernetes-discoverer/otlp"].map(str::to_owned);
+    build(PROGRAM, &out.path().join("bins"), &traced, out.path()).unwrap();
+    let bill = std::fs::read_to_string(out.path().join(format!("{PROGRAM}.cdx.json"))).unwrap();
+    assert!(bill.contains("\"opentelemetry-otlp\""));
     if Path::new("/var/lib/dpkg/status").is_file() {
         assert!(names.contains(&"libc6") && names.contains(&"ca-certificates"), "{names:?}");
     }
