@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::{Lease, LeaseSpec, Meta};
 
-/// Where the Lease is: the namespace that every cluster has, where the Events about Backends are as well.
-const PLACE: &str = "default";
-/// Its name. That of the Lease by which the operators of one namespace agree is another one, for they may be in `default` as well.
+/// Where the Lease is: a namespace that every cluster has, and in which nobody but administrators may change one.
+const PLACE: &str = "kube-system";
+/// Its name. That of the Lease by which the operators of one namespace agree is another one.
 const NAME: &str = "gimbal-operator-namespace";
 /// Interval of looks at it.
 const LOOK: Duration = Duration::from_secs(20);
@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
     fn lease(holder: &str) -> Value {
         json!({"metadata": {"name": NAME, "namespace": PLACE, "uid": "u", "resourceVersion": "7"},

@@ -26,10 +26,9 @@ const TRUST: &str = "trust.crt";
 /// The keys under which the Secret of the authority has its certificate and its key: as `gimbalctl certs authority` calls the files, or
 /// as cert-manager makes the Secret of a Certificate with `isCA`. In that, `ca.crt` is the authority that signed this one.
 fn own_keys(data: &SecretData) -> [&'static str; 2] {
-    match !data.0.contains_key(AUTHORITY_KEY) && data.0.contains_key(KEY) {
-        true => [CERTIFICATE, KEY],
-        false => [TRUSTED, AUTHORITY_KEY],
-    }
+    let is_cert_managers =
+        !data.0.contains_key(AUTHORITY_KEY) && [CERTIFICATE, KEY].iter().any(|key| data.0.contains_key(*key));
+    if is_cert_managers { [CERTIFICATE, KEY] } else { [TRUSTED, AUTHORITY_KEY] }
 }
 
 /// What is known of the authority.
@@ -53,14 +52,20 @@ impl Signer {
                 text(&secret.data, key).ok_or_else(|| format!("Secret {name} has no {key}, or it is no text"))
             };
             let [certificate, key] = own_keys(&secret.data);
-            let (own, key, above) = (text(certificate)?, text(key)?, text(TRUSTED)?);
+            let (own, key) = (text(certificate)?, text(key)?);
             let authority =
                 Authority::read(&own, &key).map_err(|error| format!("Secret {name} cannot be used: {error}"))?;
             let trust = if secret.data.0.contains_key(TRUST) { TRUST } else { TRUSTED };
             let trusted = text(trust)?.to_string();
             check_trusted(&trusted).map_err(|error| format!("{trust} of Secret {name} cannot be used: {error}"))?;
             // One that signed itself is what the writer trusts, and is not shown.
-            let between = if *own == *above { String::new() } else { own.to_string() };
+            let between = if certificate == TRUSTED { String::new() } else { own.to_string() };
+            if !between.is_empty() && text(TRUSTED).is_ok_and(|above| *above == *own) {
+                return Err(format!(
+                    "Secret {name} cannot be used: cert-manager let the authority sign itself, so that a renewed one would be another, \
+                     which the writer does not trust: take an issuer of the type ca"
+                ));
+            }
             Ok(Self { state: AuthorityState::Usable, authority: Some(authority), trusted, between })
         };
         match read() {
@@ -285,15 +290,42 @@ mod tests {
         assert_eq!(signer.judge(&one, Some(&bare), Timestamp::now()), PairState::ToBeSigned);
     }
 
+    /// cert-manager makes another key when it renews it, and no discoverer would be let in any more.
     #[test]
-    fn an_authority_of_cert_manager_that_signed_itself_is_not_shown() {
+    fn an_authority_of_cert_manager_that_signed_itself_is_not_used() {
         let made = make_authority(None, DAY * 365).unwrap();
         let mut signer = Signer::default();
         let values = [(CERTIFICATE, &*made.certificate), (KEY, &*made.key), (TRUSTED, &*made.certificate)];
-        signer.read(&settings(), Some(&secret(&values)));
-        let pair = signer.sign(&discoverer("node02"), &settings(), DAY, None).unwrap().unwrap();
-        assert_eq!(text(&pair.data, CERTIFICATE).unwrap().matches("BEGIN").count(), 1);
-        assert_eq!(*text(&pair.data, TRUSTED).unwrap(), made.certificate);
+        for values in [&values[..], &[&values[..], &[(TRUST, &*made.certificate)]].concat()] {
+            signer.read(&settings(), Some(&secret(values)));
+            let AuthorityState::Unusable(why) = signer.state() else { panic!("it is used") };
+            assert!(why.contains("an issuer of the type ca") && !why.contains(&*made.key), "{why}");
+        }
+    }
+
+    /// The writer's certificate is that of another authority than the issuer, and cert-manager keeps the key that it did not make.
+    #[test]
+    fn what_discoverers_trust_stays_when_cert_manager_makes_the_authority() {
+        let (one, (secret_, root)) = (discoverer("node02"), issued());
+        let writers = make_authority(None, DAY * 365).unwrap().certificate;
+        let mut signer = Signer::default();
+        let trust = secret(&[(TRUST, &*writers)]).data;
+        signer.read(&settings(), Some(&SourceSecret { data: trust.clone(), ..SourceSecret::default() }));
+        assert!(matches!(signer.state(), AuthorityState::Unusable(_)), "before it is made, nothing is signed");
+        // Some issuers give no `ca.crt`.
+        for with_issuer in [true, false] {
+            let mut data = secret_.data.clone();
+            data.0.extend(trust.0.clone());
+            if !with_issuer {
+                data.0.remove(TRUSTED);
+            }
+            signer.read(&settings(), Some(&SourceSecret { data, ..SourceSecret::default() }));
+            assert_eq!(signer.state(), &AuthorityState::Usable);
+            let pair = signer.sign(&one, &settings(), DAY, None).unwrap().unwrap();
+            assert_eq!(*text(&pair.data, TRUSTED).unwrap(), writers);
+            assert_ne!(*text(&pair.data, TRUSTED).unwrap(), root);
+            assert_eq!(text(&pair.data, CERTIFICATE).unwrap().matches("BEGIN").count(), 2, "the authority is shown");
+        }
     }
 
     #[test]
@@ -303,6 +335,7 @@ mod tests {
             (None, "there is no Secret authority in here"),
             (Some(secret(&[(TRUSTED, "x")])), "has no ca.key"),
             (Some(secret(&[(KEY, "very secret")])), "has no tls.crt"),
+            (Some(secret(&[(CERTIFICATE, "x")])), "has no tls.key"),
             (Some(secret(&[(TRUSTED, "x"), (AUTHORITY_KEY, "very secret")])), "cannot be used"),
         ] {
             signer.read(&settings(), secret.as_ref());

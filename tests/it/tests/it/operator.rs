@@ -1,6 +1,8 @@
 //! gimbal-operator on a real API server, with the rights of deploy/rbac. No controller makes pods there, so tests say how
 //! Deployments are.
 
+mod alerts;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use gimbal_certificates::{KeyedCertificate, PairFacts, make_authority};
@@ -172,7 +174,7 @@ impl Stage {
 }
 
 fn rights() -> Rights {
-    Rights::deployed(&["gimbal-operator", "gimbal-operator-backends"]).unwrap()
+    Rights::deployed(&["gimbal-operator", "gimbal-operator-backends", "gimbal-operator-place"]).unwrap()
 }
 
 fn condition<'a>(backend: &'a Value, type_: &str) -> Option<&'a Value> {
@@ -382,7 +384,8 @@ async fn an_object_that_may_not_be_deleted_keeps_no_other() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_operator_of_the_cluster_does_nothing() {
     const OTHER: &str = "user-2";
-    const CLAIM: (&str, &str) = ("/apis/coordination.k8s.io/v1/namespaces/default/leases", "gimbal-operator-namespace");
+    const CLAIM: (&str, &str) =
+        ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", "gimbal-operator-namespace");
     let stage = Stage::start().await;
     let admin = stage.cluster.admin();
     let elsewhere = rights().in_namespace("elsewhere");

@@ -37,13 +37,15 @@ impl Rights {
         Self(vec![json!({"kind": "ClusterRole", "metadata": {"name": "testkit"}, "rules": rules})])
     }
 
-    /// Puts the Roles into another namespace, as for a program that runs there. Those in `default` stay: they are about Events of
-    /// objects that are in no namespace.
+    /// Puts the Roles into another namespace, as for a program that runs there. Those in `default` and `kube-system` stay: they are about
+    /// what belongs to the whole cluster.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
-        for role in
-            self.0.iter_mut().filter(|role| role["kind"] == "Role" && role["metadata"]["namespace"] != "default")
-        {
+        let moves = |role: &&mut Value| {
+            let of_cluster = ["default", "kube-system"].iter().any(|place| role["metadata"]["namespace"] == *place);
+            role["kind"] == "Role" && !of_cluster
+        };
+        for role in self.0.iter_mut().filter(moves) {
             role["metadata"]["namespace"] = json!(namespace);
         }
         self
