@@ -6,6 +6,7 @@ mod alerts;
 mod flags;
 mod operations;
 mod pieces;
+mod priority;
 mod rights;
 mod server;
 mod values;

@@ -94,6 +94,7 @@ async fn every_command_of_the_page_works() {
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         "/apis/rbac.authorization.k8s.io/v1/rolebindings",
         "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
+        "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations",
         "/apis/networking.k8s.io/v1/networkpolicies",
     ] {
         let left = items(path).await;
