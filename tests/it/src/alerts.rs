@@ -1,6 +1,7 @@
 //! Whether alerts fire for what our own programs expose, as Prometheus' own promtool judges it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gimbal_testkit::{eventually, promtool};
 use serde_json::{Value, json};
@@ -9,7 +10,11 @@ use crate::{SOON, get};
 
 /// For how many minutes all is well, and for how many what comes then lasts: longer than any alert waits.
 const WELL: u32 = 10;
-const LASTS: u32 = 60;
+const LASTS: u32 = 75;
+/// How long a time is looked at before it counts as one that goes on.
+const A_WHILE: Duration = Duration::from_secs(2);
+/// End of the names of metrics that are points in time, as seconds since 1970. Promtool's clock begins at 0.
+const POINT_IN_TIME: &str = "_not_after_seconds";
 
 /// A process that Prometheus reads.
 #[derive(Debug, Clone, Copy)]
@@ -76,10 +81,30 @@ impl Alerts {
     /// # Errors
     /// Others fire, or one does not; the message has what promtool says.
     pub async fn expect(&self, firing: &[&str]) -> anyhow::Result<()> {
+        self.expect_with(firing, None).await
+    }
+
+    /// As [`Alerts::expect`], of a gauge that is the time since something: if it grows as a clock does, it goes on so.
+    ///
+    /// # Errors
+    /// As [`Alerts::expect`].
+    pub async fn expect_as_time_passes(&self, gauge: &str, firing: &[&str]) -> anyhow::Result<()> {
+        self.expect_with(firing, Some(gauge)).await
+    }
+
+    async fn expect_with(&self, firing: &[&str], gauge: Option<&str>) -> anyhow::Result<()> {
+        let (began, mut first) = (Instant::now(), Vec::new());
+        for (target, _) in &self.targets {
+            first.push(exposed(*target).await);
+        }
         eventually(&format!("the alerts {firing:?} fire"), SOON, async || {
+            let passed = began.elapsed();
+            anyhow::ensure!(gauge.is_none() || passed >= A_WHILE, "time has not passed yet");
             let mut series = Vec::new();
-            for (target, well) in &self.targets {
-                series.extend(series_of(*target, well.as_ref(), exposed(*target).await.as_ref()));
+            for ((target, well), first) in self.targets.iter().zip(&first) {
+                let now = exposed(*target).await;
+                let clock = Clock { gauge, first: first.as_ref(), passed };
+                series.extend(series_of(*target, well.as_ref(), now.as_ref(), &clock));
             }
             judge(series, firing)
         })
@@ -87,9 +112,41 @@ impl Alerts {
     }
 }
 
+/// What is known of a gauge that grows by itself.
+struct Clock<'a> {
+    gauge: Option<&'a str>,
+    /// What was exposed a while ago, and how long ago.
+    first: Option<&'a Samples>,
+    passed: Duration,
+}
+
+impl Clock<'_> {
+    /// By how much a gauge grows in a minute.
+    fn growth(&self, series: &str, value: f64) -> f64 {
+        let is_meant = self.gauge.is_some_and(|gauge| series.starts_with(gauge));
+        let Some(first) = self.first.and_then(|first| first.values.get(series)).filter(|_| is_meant) else {
+            return 0.0;
+        };
+        let of_clock = (value - first) / self.passed.as_secs_f64();
+        if (0.5..1.5).contains(&of_clock) { 60.0 } else { 0.0 }
+    }
+}
+
+/// Returns a value as it would be if now were the minute at which the trouble begins.
+fn on_promtools_clock(series: &str, value: f64) -> f64 {
+    let name = series.split('{').next().unwrap_or(series);
+    if value == 0.0 || !name.ends_with(POINT_IN_TIME) {
+        return value;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    value - now + f64::from(WELL * 60)
+}
+
 /// Returns what Prometheus has of a process, in the notation of promtool.
-fn series_of(target: Target, well: Option<&Samples>, now: Option<&Samples>) -> Vec<Value> {
-    let of = |samples: Option<&Samples>, series: &str| samples?.values.get(series).copied();
+fn series_of(target: Target, well: Option<&Samples>, now: Option<&Samples>, clock: &Clock<'_>) -> Vec<Value> {
+    let of = |samples: Option<&Samples>, series: &str| {
+        samples?.values.get(series).map(|value| on_promtools_clock(series, *value))
+    };
     let all: BTreeSet<&String> = [well, now].into_iter().flatten().flat_map(|samples| samples.values.keys()).collect();
     let series = all.into_iter().map(|series| {
         let (before, after) = (of(well, series), of(now, series));
@@ -98,7 +155,8 @@ fn series_of(target: Target, well: Option<&Samples>, now: Option<&Samples>) -> V
             || "stale".to_owned(),
             |value| {
                 let is_counter = now.is_some_and(|now| now.counters.contains(series));
-                let grows = if is_counter { value - before.unwrap_or_default() } else { 0.0 };
+                let grows =
+                    if is_counter { value - before.unwrap_or_default() } else { clock.growth(series, value) };
                 format!("{value}+{}x{}", grows.max(0.0), LASTS - 1)
             },
         );

@@ -1,7 +1,9 @@
 //! Which alerts fire for what the programs themselves expose while something goes wrong, and that none does while nothing is.
 
+use std::time::Duration;
+
 use gimbal_testkit::api_proxy::{Calls, Trouble};
-use gimbal_testkit::{ApiProxy, Pki};
+use gimbal_testkit::{ApiProxy, Pair, Pki, San};
 use gimbal_tests::{Alerts, Discoverer, Mirror, Scene, Target, Writer, expect_log, expect_metric, slice_of, svc};
 
 const SERVICES: u32 = 4;
@@ -119,4 +121,81 @@ async fn writes_that_fail_fire_theirs() {
     for number in 0..SERVICES {
         Mirror::expect_count(&scene.gimbal, "team1", &format!("node02-{}", web(number)), 12).await.unwrap();
     }
+}
+
+/// Replaces a pair by one that ends in three days.
+fn let_it_end_soon(scene: &Scene, name: &str, sans: &[San<'_>]) {
+    let next = scene.pki.issue_for(&format!("{name}-next"), sans, Duration::from_secs(3 * 86_400)).unwrap();
+    let pair = pair_of(scene, name);
+    std::fs::copy(&next.key, &pair.key).unwrap();
+    std::fs::copy(&next.cert, &pair.cert).unwrap();
+}
+
+fn pair_of(scene: &Scene, name: &str) -> Pair {
+    let dir = scene.pki.ca().with_file_name("");
+    Pair { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
+}
+
+/// A source that is silent, writes that hang, a lost backend and certificates near their end are told by times.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_times_tell_fires_its_own() {
+    let scene = Scene::start().await.unwrap();
+    for number in 0..SERVICES {
+        scene.put(&svc("team1", &web(number), &[("http", 80)])).await.unwrap();
+    }
+    offer(&scene, 10).await;
+    let api = ApiProxy::start(&scene.gimbal, &scene.gimbal.user("writer").unwrap()).await.unwrap();
+    let config = scene.config(&["node02"], "onLoss: {notReadyAfter: 1s}").unwrap();
+    let writer = scene.writer_through(&api, &config, &["--loss-grace", "1s"]).await.unwrap();
+    let mut discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    for number in 0..SERVICES {
+        Mirror::expect_count(&scene.gimbal, "team1", &format!("node02-{}", web(number)), 10).await.unwrap();
+    }
+    let targets = [
+        Target { job: "gimbal-writer", admin_port: writer.admin_port },
+        Target { job: "gimbal-kubernetes-discoverer", admin_port: discoverer.admin_port },
+    ];
+    all_is_well(&writer, &discoverer).await;
+    let alerts = Alerts::watch(&targets).await;
+    alerts.expect(&[]).await.unwrap();
+
+    scene.source.pause().unwrap();
+    let age = "gimbal_writer_backend_source_age_seconds";
+    alerts.expect_as_time_passes(age, &["GimbalBackendSourceStale"]).await.unwrap();
+    scene.source.resume().unwrap();
+
+    api.trouble(&[Calls::Writes], Trouble::Silence);
+    offer(&scene, 11).await;
+    alerts.expect_as_time_passes("gimbal_writer_oldest_pending_seconds", &["GimbalWritesLate"]).await.unwrap();
+    api.recover();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web0", 11).await.unwrap();
+
+    let alerts = Alerts::watch(&targets).await;
+    let_it_end_soon(&scene, "writer", &[San::Dns("localhost"), San::Ip("127.0.0.1")]);
+    alerts.expect(&["GimbalWriterCertificateEnds"]).await.unwrap();
+    let alerts = Alerts::watch(&targets[1..]).await;
+    let identity = gimbal_testkit::pki::backend_identity("node02");
+    let_it_end_soon(&scene, "node02", &[San::Uri(&identity), San::Dns("localhost"), San::Ip("127.0.0.1")]);
+    alerts.expect(&["GimbalKubernetesDiscovererCertificateEnds"]).await.unwrap();
+    std::fs::write(pair_of(&scene, "node02").key, "no key").unwrap();
+    alerts.expect(&["GimbalKubernetesDiscovererCertificateEnds", "GimbalKubernetesDiscovererFilesBad"]).await.unwrap();
+    let_it_end_soon(&scene, "node02", &[San::Uri(&identity), San::Dns("localhost"), San::Ip("127.0.0.1")]);
+    alerts.expect(&["GimbalKubernetesDiscovererCertificateEnds"]).await.unwrap();
+
+    // A discoverer that starts while its source is away knows nothing of it.
+    discoverer.process.kill().unwrap();
+    scene.source.pause().unwrap();
+    let discoverer = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    expect_metric(discoverer.admin_port, "gimbal_discoverer_connected", "", 1.0).await.unwrap();
+    let job = targets[1].job;
+    let alerts = Alerts::watch(&[Target { job, admin_port: discoverer.admin_port }]).await;
+    let of_discoverer = ["GimbalKubernetesDiscovererCertificateEnds", "GimbalKubernetesDiscovererSourceUnknown"];
+    alerts.expect(&of_discoverer).await.unwrap();
+    scene.source.resume().unwrap();
+    alerts.expect(&of_discoverer[..1]).await.unwrap();
+
+    let alerts = Alerts::watch(&targets[..1]).await;
+    drop(discoverer);
+    let lost = ["GimbalBackendDisconnected", "GimbalBackendLost", "GimbalWriterCertificateEnds"];
+    alerts.expect(&lost).await.unwrap();
 }

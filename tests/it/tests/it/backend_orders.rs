@@ -79,6 +79,9 @@ async fn a_hold_is_approved_by_its_id_and_that_approves_no_later_one() {
     let _agent = lose_everything(&scene, port, 5, agent).await;
     let second = held_id(&scene).await;
     assert_ne!(first, second);
+    // A writer that is killed before it has sent an Event sends it no more.
+    let reported = [("Normal", "HoldReleased", 1), ("Warning", "OrderRefused", 1), ("Warning", "RemovalHeld", 2)];
+    expect_events(&scene, &uid, &reported).await;
     writer.process.kill().unwrap();
     let writer = writer_at(&scene, port, &[]).await;
     let client = scene.ask(&writer).unwrap();

@@ -1,6 +1,7 @@
 //! The way back: the custom resources, and gimbal-kuryr-controller on a real API server with a scripted openstack-writer.
 
 mod absence;
+mod alerts;
 mod certificates;
 mod definition;
 mod leaders;

@@ -55,7 +55,9 @@ pub(super) async fn many_routes_at_once(stage: &WayBack, router: &str) {
         until_gone(stage, &name(number)).await;
     }))
     .await;
-    until_routed(stage, router, &host(0), "/c", "503").await;
+    for number in 0..MANY {
+        until_routed(stage, router, &host(number), "/c", "503").await;
+    }
 }
 
 fn name(number: usize) -> String {

@@ -4,6 +4,7 @@
 
 mod admin;
 mod adopt;
+mod alerts;
 mod calm;
 mod controller;
 mod decommission;
@@ -45,6 +46,12 @@ async fn nothing_is_lost_or_made_twice() {
         trouble::killed_in_the_middle(&mut stage),
         trouble::orphans_go(&stage),
     ];
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_fire_for_their_own_trouble() {
+    let stage = Stage::start(&["--drift-interval", "1s"]).await;
+    alerts::each_trouble_fires_its_own(&stage).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +122,11 @@ async fn routes_are_not_lost_or_made_twice() {
     steps![routes::lost_answers(&stage)];
     // Each takes minutes.
     if std::env::var_os("GIMBAL_PROVE").is_some() {
-        steps![routes::what_people_do_by_hand(&stage), routes::a_quota_is_reached_and_raised(&stage)];
+        steps![
+            routes::what_people_do_by_hand(&stage),
+            routes::a_quota_is_reached_and_raised(&stage),
+            routes::two_writers_with_one_router(&stage),
+        ];
     }
 }
 

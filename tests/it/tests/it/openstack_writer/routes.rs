@@ -275,6 +275,49 @@ pub async fn what_people_do_by_hand(stage: &Stage) {
     assert_eq!((stage.balancers("").await.len(), stage.secrets().await), (0, Vec::new()));
 }
 
+/// Two writers are asked for one router at once, as for a moment when its controller moves: there is one in the end, with each route and
+/// the certificate once, and whoever is left has nothing to do.
+pub async fn two_writers_with_one_router(stage: &Stage) {
+    let (controller, owner) = (stage.controller(PROD1), owner(4));
+    let other = stage.another_writer().await;
+    let next = stage.controller_to(other.port, PROD1);
+    let certificate = issued(stage, &controller, "a.test", 4);
+    next.has_certificate(&certificate.chain, &certificate.key);
+    let first = [("a.test", "", "one"), ("b.test", "/x", "two")];
+    for one in [&controller, &next] {
+        one.want(ROUTER, routed(stage, (&owner, 1), &first, &[("a", certificate.hash)]));
+    }
+    let wait = eventually("both have the same router", MADE, async || {
+        let of = |one: &Controller| one.report(ROUTER).filter(|it| it.phase == Phase::Ready)?.objects.load_balancer;
+        match (of(&controller), of(&next), stage.balancers("").await.len()) {
+            (Some(one), Some(other), 1) if one == other => Ok(one.id.to_string()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    let id = wait.await.unwrap();
+    expect_answers(stage, &next, &first).await;
+
+    let routes = [("a.test", "", "three"), ("b.test", "/x", "two"), ("c.test", "", "one")];
+    for one in [&controller, &next] {
+        one.want(ROUTER, routed(stage, (&owner, 2), &routes, &[("a", certificate.hash)]));
+    }
+    drop(controller);
+    assert_eq!(next.expect_ready(ROUTER, 2).await, id);
+    expect_answers(stage, &next, &routes).await;
+    let at_rest = eventually("whoever looks finds nothing to do", MADE, async || {
+        let marks = stage.marks();
+        // The first writer may look, too.
+        stage.expect_looks(6).await;
+        let changes = stage.changes_since(marks);
+        if changes.is_empty() { Ok(()) } else { Err(format!("{changes:?}")) }
+    });
+    at_rest.await.unwrap_or_else(|error| panic!("{error:#}\n{}", other.process.log_tail()));
+    let (policies, pools) = (shape(stage).await, stage.rows("pools", "").await.len());
+    assert_eq!((policies.len(), pools, stage.secrets().await.len()), (2 * routes.len(), 3, 1), "{policies:#?}");
+    next.remove(ROUTER, &owner).await;
+    assert_eq!((stage.balancers("").await.len(), stage.secrets().await), (0, Vec::new()));
+}
+
 /// A route that the quota has no room for waits, and those that serve go on. Room comes by a higher quota: Octavia does not give
 /// back the policies that went with their listener, as those of the steps before did, so that one removal is not enough.
 pub async fn a_quota_is_reached_and_raised(stage: &Stage) {

@@ -20,6 +20,9 @@ const HOSTS: [(&str, &str, &str); 2] = [("a.test", "10.0.0.1", "one"), ("b.test"
 /// A certificate: its key as it must be found nowhere, and by what clients know it.
 pub struct Issued {
     pub hash: CertificateHash,
+    /// As PEM, for another controller that has it, too.
+    pub chain: Vec<u8>,
+    pub key: Vec<u8>,
     fingerprint: String,
     marker: String,
 }
@@ -36,6 +39,8 @@ pub fn issued(stage: &Stage, controller: &Controller, host: &str, turn: u32) -> 
     MARKERS.lock().unwrap().push(marker.clone());
     Issued {
         hash: controller.has_certificate(&chain, &key),
+        chain,
+        key,
         fingerprint: gimbal_testkit::fingerprint(&pair.cert).unwrap(),
         marker,
     }

@@ -1,5 +1,7 @@
 //! Requests at a steady rate, while everything that is Gimbal's, and a source, is killed, away or busy: none fails.
 
+mod upgrades;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
