@@ -163,7 +163,7 @@ const PROOFS: [Proof; 23] = [
     },
     Proof {
         name: UPGRADES,
-        what: "one of writer and discoverer a release older than the other, up and down: nothing is written, and changes arrive",
+        what: "one of writer and discoverer a release older than the other, up and down: nothing is written, changes arrive, and no request through Contour and Envoy fails",
         place: Place::Integration,
         test: "upgrades::",
         size: "1",
@@ -176,8 +176,8 @@ const PROOFS: [Proof; 23] = [
         size: "1",
     },
     Proof {
-        name: "envoy",
-        what: "requests through Contour and Envoy: none fails whatever is killed or away, five times; and what Contour makes of endpoints and ports",
+        name: ENVOY,
+        what: "requests through Contour and Envoy: none fails whatever is killed, away, or replaced by another release, five times; and what Contour makes of endpoints and ports",
         place: Place::Integration,
         test: "through_envoy::",
         size: "5",
@@ -191,8 +191,9 @@ const PROOFS: [Proof; 23] = [
     },
 ];
 
-/// The one that needs the programs of the release before this one.
+/// Those that need the programs of the release before this one.
 const UPGRADES: &str = "upgrades";
+const ENVOY: &str = "envoy";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -221,7 +222,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let Place::Package { package, file } = proof.place else {
         let mut command = tests::integration()?;
         command.args(["--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
-        if proof.name == UPGRADES {
+        if proof.name == UPGRADES || proof.name == ENVOY {
             command.env("GIMBAL_FORMER_BIN_DIR", former::programs()?);
         }
         return shell::run(command);

@@ -49,10 +49,18 @@ impl Backends {
     /// # Errors
     /// A certificate cannot be issued, or a backend's own listeners find no free port.
     pub async fn start(scene: &Scene, count: usize, size: Size, writer_port: u16) -> anyhow::Result<Self> {
+        Self::start_with(scene, count, size, &[writer_port]).await
+    }
+
+    /// As [`Backends::start`], with several writers of which one leads.
+    ///
+    /// # Errors
+    /// As [`Backends::start`].
+    pub async fn start_with(scene: &Scene, count: usize, size: Size, writer_ports: &[u16]) -> anyhow::Result<Self> {
         let (shutdown, mut tasks) = (CancellationToken::new(), JoinSet::new());
         let mut sources = Vec::new();
         for backend in 0..count {
-            let setup = Setup::new(args(scene, backend, writer_port)?, PROGRAM)?;
+            let setup = Setup::new(args(scene, backend, writer_ports)?, PROGRAM)?;
             let (sender, changes) = mpsc::unbounded_channel();
             let all = (0..size.services).map(|number| (key(number), Some(service(size, backend, number, None))));
             sender.send(all.collect())?;
@@ -121,11 +129,12 @@ struct Args {
     agent: AgentArgs,
 }
 
-fn args(scene: &Scene, backend: usize, writer_port: u16) -> anyhow::Result<AgentArgs> {
+fn args(scene: &Scene, backend: usize, writer_ports: &[u16]) -> anyhow::Result<AgentArgs> {
     let name = name(backend);
     let pair = scene.pair(&name)?;
     let text = |path: &std::path::Path| path.display().to_string();
-    let writer = format!("https://localhost:{writer_port}");
+    let writers: Vec<String> = writer_ports.iter().map(|port| format!("https://localhost:{port}")).collect();
+    let writer = writers.join(",");
     let (cert, key, ca) = (text(&pair.cert), text(&pair.key), text(scene.pki.ca()));
     let any = "127.0.0.1:0";
     let flags = [

@@ -4,6 +4,7 @@ use crate::Context;
 use crate::figure::Outcome;
 
 mod bulk;
+mod failover;
 mod fair;
 mod growth;
 mod kuryr;
@@ -46,6 +47,8 @@ pub enum Name {
     Kuryr,
     /// Memory for 10,000 load balancers, which a model of Octavia has
     Large,
+    /// The leader of two writers killed, stopped and ended, and the API server away
+    Failover,
     /// Flame graphs of a bulk sync and of churn; needs perf, and is run only when it is named
     Profile,
 }
@@ -86,6 +89,7 @@ impl Name {
             Self::Growth => growth::run(context).await,
             Self::Kuryr => kuryr::run(context).await,
             Self::Large => large::run(context).await,
+            Self::Failover => Box::pin(failover::run(context)).await,
             Self::Profile => profile::run(context).await,
         }
     }

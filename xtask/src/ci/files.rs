@@ -37,7 +37,8 @@ pub fn check() -> anyhow::Result<()> {
     }
     for file in text::files()? {
         if let Some(line) = unmerged(&file.text) {
-            faults.push(format!("{}:{line} is half of a merge: take one side, or both, and remove the mark", file.path));
+            faults
+                .push(format!("{}:{line} is half of a merge: take one side, or both, and remove the mark", file.path));
         }
     }
     anyhow::ensure!(faults.is_empty(), "{}", faults.join("\n"));
@@ -48,7 +49,8 @@ pub fn check() -> anyhow::Result<()> {
 /// The number of the line with git's mark of a conflict.
 fn unmerged(text: &str) -> Option<usize> {
     let marks = ["<".repeat(7), ">".repeat(7)];
-    let is_mark = |line: &str| marks.iter().any(|mark| line.strip_prefix(&**mark).is_some_and(|rest| rest.starts_with(' ')));
+    let is_mark =
+        |line: &str| marks.iter().any(|mark| line.strip_prefix(&**mark).is_some_and(|rest| rest.starts_with(' ')));
     text.lines().position(is_mark).map(|before| before + 1)
 }
 
