@@ -1,4 +1,4 @@
-//! Names by which a certificate tells whose it is.
+//! Names by which a certificate identifies its owner.
 
 /// Whether a text is a URI or DNS name without a wildcard, as in a certificate's subject alternative names (RFC 5280, 4.2.1.6).
 #[must_use]

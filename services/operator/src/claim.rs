@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::{Lease, LeaseSpec, Meta};
 
-/// Where the Lease is: a namespace that every cluster has, and in which nobody but administrators may change one.
+/// Where the Lease is: a namespace that every cluster has, and where only administrators may change one.
 const PLACE: &str = "kube-system";
 /// Its name. That of the Lease by which the operators of one namespace agree is another one.
 const NAME: &str = "gimbal-operator-namespace";

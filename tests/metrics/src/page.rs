@@ -32,10 +32,10 @@ fn row(metric: &MetricDoc, rules: &[AlertRule]) -> String {
         .map(|(dashboard, panel)| format!("{dashboard}: {}", panel.title))
         .collect();
     shown.dedup();
-    let told: Vec<String> = rules.iter().filter(|rule| asks(rule.query)).map(link).collect();
+    let alerts: Vec<String> = rules.iter().filter(|rule| asks(rule.query)).map(link).collect();
     let (labels, unit, help) = (labels.join(", "), metric.unit(), help.replace('|', "\\|"));
-    let (shown, told) = (shown.join("; "), told.join(", "));
-    format!("| `{name}` | {kind} | {labels} | {unit} | {help} | {shown} | {told} |\n")
+    let (shown, alerts) = (shown.join("; "), alerts.join(", "));
+    format!("| `{name}` | {kind} | {labels} | {unit} | {help} | {shown} | {alerts} |\n")
 }
 
 /// The page is in the folder of those that alerts lead to.
@@ -84,12 +84,12 @@ mod tests {
     #[test]
     fn a_row_names_what_asks_for_a_series_of_the_metric_and_nothing_else() {
         let metric = |name: &str, kind| MetricDoc { name: name.to_owned(), kind, labels: &["a"], help: "x | y" };
-        let rule = |name, query| AlertRule { name, query, runbook: "docs/page.md#at" };
+        let rule = |name, query| AlertRule { name, query, runbook: "docs/metrics.md" };
         let rules =
             [rule("A", "x_test_b > 0"), rule("B", "rate(x_test_bc_bucket[5m]) > 0"), rule("C", "x{y=\"x_test_b\"}")];
         let alerts = |name, kind| row(&metric(name, kind), &rules).rsplit(" | ").next().unwrap().to_owned();
-        assert_eq!(alerts("x_test_b", "gauge"), "[A](page.md#at) |\n");
-        assert_eq!(alerts("x_test_bc", "histogram"), "[B](page.md#at) |\n");
+        assert_eq!(alerts("x_test_b", "gauge"), "[A](metrics.md) |\n");
+        assert_eq!(alerts("x_test_bc", "histogram"), "[B](metrics.md) |\n");
         assert_eq!(row(&metric("x_other", "gauge"), &rules), "| `x_other` | gauge | `a` |  | x \\| y |  |  |\n");
     }
 }

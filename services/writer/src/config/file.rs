@@ -13,14 +13,14 @@ use gimbal_transport::DeniedCertificate;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::FromText;
+use super::values::ParsedText;
 use super::{BackendConfig, Config, ConfigError};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
-    admins: Vec<FromText<AdminPrincipal>>,
-    deny_certificates: Vec<FromText<DeniedCertificate>>,
+    admins: Vec<ParsedText<AdminPrincipal>>,
+    deny_certificates: Vec<ParsedText<DeniedCertificate>>,
     refused_addresses: Vec<AddressRange>,
     backends: Vec<Backend>,
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Deserializer};
 
 /// A value that is written as text, for example a certificate that is refused.
 #[derive(Debug, Clone)]
-pub(super) struct FromText<T>(pub(super) T);
+pub(super) struct ParsedText<T>(pub(super) T);
 
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for FromText<T> {
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for ParsedText<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
     }

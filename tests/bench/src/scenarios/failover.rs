@@ -23,7 +23,7 @@ const SIZE: Size = Size { services: 2_500, endpoints: 4 };
 const USERS: [&str; 2] = ["writer", "user-1"];
 /// How long the API server is away.
 const AWAY: Duration = Duration::from_secs(60);
-/// With one address there are so many times fewer Services.
+/// By how much the number of Services is divided where there is one address.
 const FEWER: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Limits in seconds.

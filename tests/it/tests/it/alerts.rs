@@ -136,9 +136,9 @@ fn pair_of(scene: &Scene, name: &str) -> Pair {
     Pair { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
 }
 
-/// A source that is silent, writes that hang, a lost backend and certificates near their end are told by times.
+/// A source that is silent, writes that hang, a lost backend and certificates near their end are reported as times.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_times_tell_fires_its_own() {
+async fn what_is_reported_as_a_time_fires_its_own() {
     let scene = Scene::start().await.unwrap();
     for number in 0..SERVICES {
         scene.put(&svc("team1", &web(number), &[("http", 80)])).await.unwrap();
