@@ -6,6 +6,7 @@
 //! `gimbal-wire` turns into protobuf. docs/protocol.md lists the rules, each with the failure that it prevents.
 
 mod agent;
+pub mod capability;
 mod key;
 mod ledger;
 mod message;

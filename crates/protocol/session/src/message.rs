@@ -115,7 +115,7 @@ pub struct Summary {
 pub struct Hello {
     /// Lowest and highest protocol version that the agent speaks.
     pub protocol: (u32, u32),
-    /// Optional features of the agent.
+    /// The agent's [capabilities](crate::capability).
     pub capabilities: Vec<String>,
     /// The backend's name in the agent's configuration. The certificate decides; this is only compared with it.
     pub backend: String,
@@ -144,6 +144,8 @@ pub struct Welcome {
     pub backend: String,
     /// The writer ends the stream after this time without a message.
     pub heartbeat_timeout: Duration,
+    /// The writer's [capabilities](crate::capability).
+    pub capabilities: Vec<String>,
 }
 
 /// The part of the agent's entries that the writer asks for.
@@ -185,7 +187,8 @@ pub struct Data<P: Payload = Services> {
     pub seq: u64,
     /// The content.
     pub frame: Frame<P>,
-    /// The trace of its oldest change, if that is sampled. Whoever sends the frame sets it; nothing here depends on it.
+    /// The trace of its oldest change, if that is sampled. Whoever sends the frame sets it, for a writer that
+    /// [takes it](crate::AgentEnd::writer_has); nothing here depends on it.
     pub trace: Option<TraceContext>,
 }
 

@@ -151,9 +151,11 @@ proptest! {
     #[test]
     fn converges_and_never_removes_without_proof(
         (changes, bytes) in (1u32..8, 300u64..6000),
+        older in any::<(bool, bool)>(),
         ops in proptest::collection::vec(ops(), 1..150),
     ) {
         let mut world = World::new(Credit { changes, bytes });
+        world.older = older;
         for op in &ops {
             run(&mut world, op);
         }
