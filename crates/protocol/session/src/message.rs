@@ -28,6 +28,14 @@ pub enum AgentMessage<P: Payload = Services> {
         /// The reason, for logs.
         reason: String,
     },
+    /// The same, ahead of data that came before it and waits. It comes again at its place, because that data may make the
+    /// part known before it. Only the receiving side makes it.
+    ScopeUnknownAhead {
+        /// The part.
+        scope: Scope,
+        /// The reason, for logs.
+        reason: String,
+    },
     /// The window for reports. Without it the writer sends none.
     ReportCredit(Credit),
     /// Frees the window: the agent works on every report up to this number, or on a newer one of its key.

@@ -6,6 +6,7 @@ mod common;
 mod credit;
 mod flow;
 mod model;
+mod overtaking;
 mod room;
 mod world;
 mod writer;

@@ -235,6 +235,20 @@ impl World {
         }
     }
 
+    /// The next word of an unknown scope passes the data before it.
+    pub fn overtake(&mut self) {
+        let is_data = |sent: &Sent| matches!(sent.1, AgentMessage::Data(_));
+        let unknown = |sent: &Sent| match &sent.1 {
+            AgentMessage::ScopeUnknown { scope, reason } => {
+                Some(AgentMessage::ScopeUnknownAhead { scope: scope.clone(), reason: reason.clone() })
+            }
+            _ => None,
+        };
+        let Some(at) = self.up.iter().position(is_data) else { return };
+        let Some(ahead) = self.up.iter().skip(at).find_map(unknown) else { return };
+        self.up.insert(at, Sent(self.step, ahead));
+    }
+
     fn spoil(&mut self, at: usize, with_key: bool) {
         let unreadable =
             |key: &SourceKey| Unreadable { key: with_key.then(|| key.clone()), reason: "spoiled".into(), more: false };
