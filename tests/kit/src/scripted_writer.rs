@@ -264,6 +264,7 @@ impl State {
             AgentMessage::ScopeUnknown { reason, .. } => self.said.push(Said::Unknown(reason)),
             AgentMessage::Goodbye(_) => self.said.push(Said::Goodbye),
             AgentMessage::Heartbeat { .. }
+            | AgentMessage::ScopeUnknownAhead { .. }
             | AgentMessage::ReportCredit(_)
             | AgentMessage::ReportAck(_)
             | AgentMessage::ReportsDone(_)

@@ -2,17 +2,17 @@
 
 mod removal;
 mod trouble;
+mod withheld;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_guard::{HoldRecord, Passage, WindowRecord};
+use gimbal_guard::{HoldRecord, WindowRecord};
 use gimbal_model::{BackendName, SourceKey, TargetKey};
-use gimbal_plan::{Count, EndpointsApi, Removals, Wanted, publishable};
+use gimbal_plan::{Count, EndpointsApi, Wanted, publishable};
 use gimbal_session::{Hello, Outcome, WriterEnd, WriterLimits, WriterOutput, service_len};
 
 use crate::budgets::Budgets;
-use crate::decide::GuardAnswer;
 use crate::guards::Guards;
 use crate::routes::Routes;
 use crate::stored::StoredVersions;
@@ -181,12 +181,6 @@ impl Backend {
         &self.state
     }
 
-    /// Returns why its stored state must not be used, if a newer writer stored it. Nothing of the backend is removed then.
-    #[must_use]
-    pub fn withheld(&self) -> Option<&str> {
-        self.withheld.as_deref()
-    }
-
     /// Returns the incarnation with which an agent was refused last, until an admin confirms one.
     #[must_use]
     pub fn refused_incarnation(&self) -> Option<&str> {
@@ -332,32 +326,6 @@ impl Backend {
         self.budgets.set_loss(Loss::restore(state.loss, now, wall));
         self.decommission = state.decommission.as_ref().map(|order| order.stage(now, wall));
         self.state = state;
-    }
-
-    /// Its stored state must not be used, for this reason. Its present one is given to be stored, which works once the other one is
-    /// gone.
-    pub(crate) fn withhold(&mut self, why: &str, outputs: &mut Vec<Output>) {
-        self.withheld = Some(why.into());
-        self.keep(outputs);
-    }
-
-    /// Its state is stored. Returns whether nothing was removed because that was not possible.
-    pub(crate) fn end_withholding(&mut self) -> bool {
-        self.withheld.take().is_some()
-    }
-
-    /// Returns whether a target's removals may be written, and what may be written if not.
-    pub(crate) fn permit(&mut self, target: &TargetKey, now: Instant) -> GuardAnswer {
-        if self.withheld.is_none() {
-            return self.guards_mut().permit(target, now);
-        }
-        let removals = if self.policy.guard.readiness { Removals::HeldReady } else { Removals::Held };
-        GuardAnswer { passage: Passage::Held, removals }
-    }
-
-    /// Whether the removals of a target are held.
-    pub(crate) fn holds_back(&self, target: &TargetKey) -> bool {
-        self.withheld.is_some() || self.guards().hold_back(target)
     }
 
     /// A change of a Service came.

@@ -418,37 +418,6 @@ fn a_snapshot_says_how_old_the_changes_are_that_no_stream_could_carry() {
     assert_eq!(ages(&mut agent, now + 30 * second), [], "it has");
 }
 
-#[test]
-fn a_writer_gets_what_it_names() {
-    let (now, second) = (start(), Duration::from_secs(1));
-    let age = |waited, caused: Option<u32>| ChangeAge { waited: waited * second, caused: caused.map(|n| n * second) };
-    let (all, known) = (vec![age(6, Some(2)), age(1, Some(3))], vec![age(1, None)]);
-    for (named, expected) in [
-        (&["change-age", "trace"][..], &all),
-        (&["later", "change-age"], &all),
-        (&[], &known),
-        (&["trace", "change", "change-age-2"], &known),
-    ] {
-        let mut agent = agent(&three());
-        let since = ChangeSince { reported: now + 4 * second, caused: Some(2 * second) };
-        agent.set_since(key("b"), Some(service("2", [1])), since);
-        assert_eq!(connect(&mut agent, now).capabilities, ["change-age", "trace"]);
-        assert_eq!(agent.writer_capabilities(), [""; 0], "before Welcome");
-        tell(&mut agent, welcome_naming(Need::All, WIDE, named), now);
-        let mut sent = ages(&mut agent, now + 10 * second);
-        let since = ChangeSince { reported: now + 10 * second, caused: Some(3 * second) };
-        agent.set_since(key("a"), Some(service("2", [1])), since);
-        sent.extend(ages(&mut agent, now + 11 * second));
-        assert_eq!(&sent, expected, "{named:?}");
-        assert_eq!(
-            (agent.writer_capabilities(), agent.writer_has("trace")),
-            (&named.iter().map(ToString::to_string).collect::<Vec<_>>()[..], named.contains(&"trace"))
-        );
-        agent.disconnected();
-        assert!(!agent.writer_has("trace"), "it was that stream's");
-    }
-}
-
 /// An agent that ran for hours before its backend was admitted has entries that changed meanwhile, and many that did not.
 #[test]
 fn what_did_not_change_has_not_the_age_of_what_did() {

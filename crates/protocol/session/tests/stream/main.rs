@@ -2,6 +2,7 @@
 
 mod agent;
 mod agent_snapshot;
+mod capabilities;
 mod common;
 mod credit;
 mod flow;
