@@ -103,20 +103,21 @@ impl<F: Format> Store<F> {
             map.data = versions::marked::<F>(map.data);
         }
         match (found, change) {
-            (None, RecordChange::Forget) => Ok(()),
-            (None, RecordChange::Keep(..)) => Ok(self.cluster.create(&map).await.map(drop)?),
+            (None, RecordChange::Forget) => {}
+            (None, RecordChange::Keep(..)) => drop(self.cluster.create(&map).await?),
             // The labels are compared, too: without them the next leader does not find the record.
-            (Some(found), RecordChange::Keep(..)) if found.data == map.data && has_labels_of(&found, &map) => Ok(()),
+            (Some(found), RecordChange::Keep(..)) if found.data == map.data && has_labels_of(&found, &map) => {}
             (Some(found), RecordChange::Keep(..)) => {
                 let Meta { uid, resource_version, .. } = found.metadata;
                 let metadata = Meta { uid, resource_version, ..map.metadata };
-                Ok(self.cluster.replace(&ConfigMap { metadata, data: map.data }).await.map(drop)?)
+                drop(self.cluster.replace(&ConfigMap { metadata, data: map.data }).await?);
             }
             (Some(found), RecordChange::Forget) => {
                 let Meta { namespace, name, uid, resource_version, .. } = &found.metadata;
-                Ok(self.cluster.delete(ConfigMap::KIND, namespace, name, uid, resource_version).await?)
+                self.cluster.delete(ConfigMap::KIND, namespace, name, uid, resource_version).await?;
             }
         }
+        Ok(())
     }
 
     fn render(&self, tenant: &F::Tenant, change: &RecordChange<F::State>) -> ConfigMap {
