@@ -10,8 +10,8 @@ use gimbal_session::{
 };
 
 use crate::common::{
-    WIDE, agent, connect, data, digest, flowing, frames, key, said, service, short, some, start, summary, tell,
-    welcome, welcome_naming, welcome_with,
+    agent, connect, data, digest, flowing, frames, key, said, service, short, some, start, summary, tell, welcome,
+    welcome_with,
 };
 
 fn resync(need: Need) -> WriterMessage {
