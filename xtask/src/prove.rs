@@ -5,7 +5,7 @@ use anyhow::Context as _;
 
 use crate::{shell, tests};
 
-mod former;
+pub mod former;
 mod simulation;
 
 /// A test that runs at a larger size if `GIMBAL_PROVE` is set.

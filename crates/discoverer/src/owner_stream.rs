@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gimbal_session::{AgentMessage, AgentVerdict, Need, Reject, StreamState, WriterMessage};
+use gimbal_session::{AgentMessage, AgentVerdict, Need, Reject, StreamState, WriterMessage, capability};
 use gimbal_traces::SentChange;
 
 use crate::dial_pauses::DialFailure;
@@ -82,7 +82,8 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
         let AgentMessage::Data(data) = message else { return };
         if let Some(age) = data.frame.age().filter(|_| self.traces.is_on()) {
             let change = SentChange { backend: self.backend.as_str(), entries: data.frame.entries(), age };
-            data.trace = self.traces.sent(&change);
+            // A writer that does not take it has nothing to add, and the agent's part of it is there in any case.
+            data.trace = self.traces.sent(&change).filter(|_| self.publisher.agent.writer_has(capability::TRACE));
         }
     }
 

@@ -112,6 +112,7 @@ fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value 
         "generation": backend.generation,
         "agentInstance": backend.agent_instance,
         "agentVersion": backend.agent_version,
+        "peerCapabilities": backend.peer_capabilities,
         "sourceIncarnation": backend.source_incarnation,
         "lastHeardMs": backend.last_heard_ms,
         "sources": backend.sources.iter().map(source).collect::<Vec<_>>(),
@@ -186,6 +187,7 @@ mod tests {
         one.sources = vec![pb::SourceFreshness { kind: "services".into(), age_ms: Some(3000) }];
         one.lag = Some(pb::Lag { changes: 12, p50_ms: 20, p99_ms: 350, most_ms: 350, window_ms: 300_000 });
         one.certificate_left_ms = Some(2_591_999_999);
+        one.peer_capabilities = vec!["trace".into()];
         let writer = Some(pb::WriterStanding { leading: false, leader: "writer-1".into() });
         let shown = table(&pb::ListBackendsResponse { backends: vec![one.clone()], writer: writer.clone() });
         assert_eq!(
@@ -200,6 +202,9 @@ mod tests {
         assert_eq!((&json["state"], &json["held"][0]["id"]), (&json!("held"), &json!("3")));
         assert_eq!(json["writer"], json!({"leading": false, "leader": "writer-1"}));
         assert_eq!((&json["lag"]["p99Ms"], &json["lag"]["changes"]), (&json!(350), &json!(12)));
-        assert_eq!(json["certificateLeftMs"], 2_591_999_999_u64);
+        assert_eq!(
+            (&json["certificateLeftMs"], &json["peerCapabilities"]),
+            (&json!(2_591_999_999_u64), &json!(["trace"]))
+        );
     }
 }

@@ -133,10 +133,11 @@ impl Streams {
 mod tests {
     use std::time::Duration;
 
-    use gimbal_session::{AgentMessage, Data, Frame, PROTOCOL, Services, Summary};
+    use gimbal_session::{AgentMessage, Credit, Data, Frame, Need, PROTOCOL, Scope, Services, Summary, Welcome};
     use gimbal_testkit::CapturedLog;
     use prometheus_client::registry::Registry;
-    use tokio_stream::StreamExt as _;
+    use tokio_stream::wrappers::UnboundedReceiverStream;
+    use tokio_stream::{Stream, StreamExt as _};
 
     use super::*;
     use crate::mailbox::{BULK, Mail};
@@ -170,6 +171,16 @@ mod tests {
         backend: &str,
         says: impl Iterator<Item = AgentMessage> + Send + 'static,
     ) -> Open {
+        open_with(handle, mail, backend, tokio_stream::iter(says).chain(tokio_stream::pending())).await
+    }
+
+    /// Opens a stream whose agent sends these messages after Hello.
+    async fn open_with(
+        handle: &Handle,
+        mail: &mut mpsc::Receiver<Mail>,
+        backend: &str,
+        says: impl Stream<Item = AgentMessage> + Send + 'static,
+    ) -> Open {
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
         let metrics = Metrics::register(&mut Registry::default());
         let shutdown = CancellationToken::new();
@@ -181,8 +192,7 @@ mod tests {
             refusals: Quiet::default(),
             ends: Quiet::default(),
         };
-        let says = tokio_stream::iter(std::iter::once(hello(backend)).chain(says)).map(Ok);
-        let says = Box::pin(says.chain(tokio_stream::pending()));
+        let says = Box::pin(tokio_stream::once(hello(backend)).chain(says).map(Ok));
         let (outgoing, agent) = mpsc::channel(1);
         tokio::spawn(async move { streams.sync(Peer::Loopback, says, outgoing).await });
         let Some(Mail::Open { outgoing: owner, reply, .. }) = mail.recv().await else { panic!("it does not open") };
@@ -271,16 +281,15 @@ mod tests {
         mail.iter().map(of).collect()
     }
 
+    /// A part of a snapshot, which waits where other streams have all the room for such parts.
+    fn chunk(seq: u64) -> AgentMessage {
+        let frame = Frame::SnapshotChunk { pieces: Vec::new(), digest: None, age: None };
+        AgentMessage::Data(Data { seq, frame, trace: None })
+    }
+
     #[tokio::test]
     async fn snapshots_of_everybody_come_in_turns_and_nothing_else_waits_for_them() {
         let (handle, mut mail, _) = Handle::new();
-        let chunk = |seq| {
-            AgentMessage::Data(Data {
-                seq,
-                frame: Frame::SnapshotChunk { pieces: Vec::new(), digest: None, age: None },
-                trace: None,
-            })
-        };
         let names: Vec<String> = (0..2 * BULK).map(|n| format!("b{n:02}")).collect();
         let (mut streams, mut held) = (Vec::new(), Vec::new());
         for name in &names {
@@ -300,5 +309,138 @@ mod tests {
         fair.sort_unstable();
         fair.dedup();
         assert_eq!((next.len(), fair.len()), (BULK, BULK), "{fair:?}");
+    }
+
+    /// An open stream of an agent that is granted this many changes, and what it says. Other streams have all the room for parts of
+    /// snapshots, which is what is held.
+    struct Crowded {
+        mail: mpsc::Receiver<Mail>,
+        held: Vec<Mail>,
+        says: mpsc::UnboundedSender<AgentMessage>,
+        _streams: Vec<Open>,
+    }
+
+    impl Crowded {
+        async fn with_credit(changes: u32) -> Self {
+            let (handle, mut mail, _) = Handle::new();
+            let (mut streams, mut held) = (Vec::new(), Vec::new());
+            while held.len() < BULK {
+                let name = format!("b{:02}", streams.len());
+                streams.push(open(&handle, &mut mail, &name, (1..9).map(chunk)).await);
+                held.extend(waiting(&mut mail).await);
+            }
+            let (says, heard) = mpsc::unbounded_channel();
+            let mut own = open_with(&handle, &mut mail, "own", UnboundedReceiverStream::new(heard)).await;
+            let welcome = Welcome {
+                protocol: PROTOCOL,
+                generation: 1,
+                need: Need::All,
+                credit: Credit { changes, bytes: 1 << 20 },
+                backend: "own".into(),
+                heartbeat_timeout: Duration::from_secs(15),
+                capabilities: Vec::new(),
+            };
+            own.owner.try_send(WriterMessage::Welcome(welcome.clone())).unwrap();
+            assert_eq!(own.agent.recv().await, Some(WriterMessage::Welcome(welcome)));
+            streams.push(own);
+            Self { mail, held, says, _streams: streams }
+        }
+
+        fn say(&self, messages: impl IntoIterator<Item = AgentMessage>) {
+            messages.into_iter().for_each(|message| self.says.send(message).unwrap());
+        }
+
+        /// Returns what came of the agent, in short. All of it is dealt with.
+        async fn came(&mut self) -> Vec<String> {
+            let mail = waiting(&mut self.mail).await;
+            mail.iter().filter_map(own).collect()
+        }
+
+        /// Makes room for one part of a snapshot of this stream. Those of others that come first stay held.
+        async fn make_room(&mut self) -> Vec<String> {
+            loop {
+                self.held.remove(0);
+                let (own_mail, others): (Vec<_>, Vec<_>) =
+                    waiting(&mut self.mail).await.into_iter().partition(|mail| own(mail).is_some());
+                self.held.extend(others);
+                if !own_mail.is_empty() {
+                    return own_mail.iter().filter_map(own).collect();
+                }
+            }
+        }
+    }
+
+    /// Says in short what came of the agent; `None`: it is another's.
+    fn own(mail: &Mail) -> Option<String> {
+        let message = match mail {
+            Mail::Message { backend, message, .. } if backend.as_str() == "own" => message,
+            Mail::Closed { backend, .. } if backend.as_str() == "own" => return Some("closed".into()),
+            _ => return None,
+        };
+        Some(match message {
+            AgentMessage::Data(data) => format!("data {}", data.seq),
+            AgentMessage::Heartbeat { backlog, .. } => format!("heartbeat {backlog}"),
+            AgentMessage::ScopeUnknownAhead { .. } => "unknown ahead".into(),
+            AgentMessage::ScopeUnknown { .. } => "unknown".into(),
+            AgentMessage::Goodbye(_) => "goodbye".into(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn unknown() -> AgentMessage {
+        AgentMessage::ScopeUnknown { scope: Scope::All, reason: "forbidden".into() }
+    }
+
+    fn leaves() -> AgentMessage {
+        AgentMessage::Goodbye(goodbye(GoodbyeReason::Shutdown, "bye".into()))
+    }
+
+    #[tokio::test]
+    async fn control_passes_data_of_its_own_stream_and_the_rest_keeps_its_order() {
+        let mut crowd = Crowded::with_credit(10).await;
+        crowd.say([chunk(1), chunk(2), heartbeat(), unknown(), chunk(3), heartbeat(), leaves()]);
+        // Each is there once the owner has dealt with the one before. What waits here is a backlog.
+        let mut came = Vec::new();
+        for _ in 0..5 {
+            came.push(crowd.came().await);
+        }
+        assert_eq!(came.concat(), ["heartbeat 1", "unknown ahead", "heartbeat 3", "goodbye"]);
+        assert!(came.iter().all(|came| came.len() <= 1), "{came:?}");
+        let mut later = Vec::new();
+        while later.last().is_none_or(|last| last != "data 3") {
+            later.extend(crowd.make_room().await);
+        }
+        assert_eq!(later, ["data 1", "data 2", "unknown", "data 3"]);
+    }
+
+    #[tokio::test]
+    async fn no_more_is_read_than_the_agent_was_granted() {
+        let mut crowd = Crowded::with_credit(2).await;
+        crowd.say([chunk(1), chunk(2), chunk(3), heartbeat()]);
+        assert_eq!(crowd.came().await, [""; 0], "two wait behind the first, and that is all");
+        assert_eq!(crowd.make_room().await, ["data 1", "heartbeat 1"]);
+    }
+
+    #[tokio::test]
+    async fn what_has_room_is_not_overtaken() {
+        let mut crowd = Crowded::with_credit(10).await;
+        crowd.held.clear();
+        waiting(&mut crowd.mail).await;
+        crowd.say([chunk(1), leaves()]);
+        assert_eq!(crowd.came().await, ["data 1", "goodbye"]);
+    }
+
+    #[tokio::test]
+    async fn what_waits_when_the_agent_closes_its_side_still_counts() {
+        let mut crowd = Crowded::with_credit(10).await;
+        crowd.say([chunk(1), chunk(2)]);
+        assert_eq!(crowd.came().await, [""; 0]);
+        drop(std::mem::replace(&mut crowd.says, mpsc::unbounded_channel().0));
+        assert_eq!(crowd.came().await, [""; 0]);
+        let mut later = crowd.make_room().await;
+        while later.last().is_none_or(|last| last != "closed") {
+            later.extend(crowd.make_room().await);
+        }
+        assert_eq!(later, ["data 1", "data 2", "closed"]);
     }
 }

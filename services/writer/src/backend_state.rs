@@ -11,8 +11,44 @@ use gimbal_model::{BackendName, TargetKey};
 use gimbal_reconcile::{BackendState, DecommissionOrder, LossRecord, Stage};
 use jiff::Timestamp;
 
-use gimbal_state::{Format, RecordData};
-pub use gimbal_state::{StateEvent, StateKeeper};
+use gimbal_state::{Format, NewerRecord, RecordData};
+pub use gimbal_state::{StateEvent, StateKeeper, StoredRecord};
+
+/// The id of an order that removes objects at once.
+const DECOMMISSION: &str = "decommission";
+/// The id of an order before which endpoints are not ready for a while. It has a key of its own, because programs of format
+/// 1 remove objects at once for whatever the other one names; this one they do not see, so they remove nothing.
+const DECOMMISSION_LATER: &str = "decommissionLater";
+/// Every key. One that is left out here would stay for ever in a record that a newer program wrote before.
+const KEYS: [&str; 27] = [
+    "incarnation",
+    WINDOW.at,
+    WINDOW.base,
+    WINDOW.lost,
+    WINDOW.listed,
+    WINDOW.unlisted,
+    READY_WINDOW.at,
+    READY_WINDOW.base,
+    READY_WINDOW.lost,
+    READY_WINDOW.listed,
+    READY_WINDOW.unlisted,
+    HOLD.id,
+    HOLD.since,
+    HOLD.endpoints,
+    HOLD.told,
+    HOLD.to_nothing,
+    READY_HOLD.id,
+    READY_HOLD.since,
+    READY_HOLD.endpoints,
+    READY_HOLD.told,
+    READY_HOLD.to_nothing,
+    "lostSince",
+    "lostStage",
+    DECOMMISSION,
+    DECOMMISSION_LATER,
+    "decommissionSince",
+    "decommissionNotReadyMs",
+];
 
 /// Keeps a [`BackendState`] in a `ConfigMap` `gimbal-backend-<name>`.
 pub struct BackendFormat;
@@ -22,9 +58,16 @@ impl Format for BackendFormat {
     type State = BackendState;
     const PREFIX: &str = "gimbal-backend-";
     const TENANT_LABEL: &str = keys::BACKEND;
+    // 2: orders that remove nothing at once.
+    const VERSION: u32 = 2;
+    const OLDEST_READER: u32 = 1;
 
     fn parse_tenant(name: &str) -> Option<BackendName> {
         BackendName::parse(name).ok()
+    }
+
+    fn has_key(key: &str) -> bool {
+        KEYS.contains(&key)
     }
 
     fn render(state: &BackendState) -> RecordData {
@@ -41,6 +84,10 @@ impl Format for BackendFormat {
 
     fn log_not_read(backend: &BackendName, config_map: &str, keys: &str) {
         tracing::warn!(%backend, configmap = config_map, keys, "part of the stored state of a backend cannot be read and is ignored");
+    }
+
+    fn log_newer(backend: &BackendName, newer: &NewerRecord) {
+        tracing::warn!(%backend, %newer, "the stored state of a backend is not for this writer; nothing of the backend is removed");
     }
 }
 
@@ -116,7 +163,7 @@ fn render(state: &BackendState) -> RecordData {
         put("lostStage", loss.stage.as_str().to_owned());
     }
     if let Some(DecommissionOrder { id, since, not_ready_for }) = &state.decommission {
-        put("decommission", id.clone());
+        put(if not_ready_for.is_zero() { DECOMMISSION } else { DECOMMISSION_LATER }, id.clone());
         put("decommissionSince", time(*since));
         put("decommissionNotReadyMs", not_ready_for.as_millis().to_string());
     }
@@ -151,8 +198,8 @@ fn parse(data: &RecordData) -> (BackendState, Vec<&'static str>) {
         let stage = stages.into_iter().find(|stage| text("lostStage").is_some_and(|text| text == stage.as_str()))?;
         Some(LossRecord { since, stage })
     });
-    let decommission = text("decommission").map(|id| {
-        // Earlier versions removed at once, and an order that cannot be read goes on as one of theirs: it was approved.
+    let decommission = text(DECOMMISSION).or_else(|| text(DECOMMISSION_LATER)).map(|id| {
+        // Format 1 removed at once, and an order that cannot be read goes on as one of its: it was approved.
         let since = record(data, "decommissionSince", &mut odd, Some);
         let not_ready_for = since.and_then(|_| number(data, "decommissionNotReadyMs")).map(Duration::from_millis);
         let (since, not_ready_for) = (since.unwrap_or(SystemTime::UNIX_EPOCH), not_ready_for.unwrap_or_default());
@@ -207,9 +254,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 123)
     }
 
-    #[test]
-    fn what_is_written_is_read() {
-        let full = BackendState {
+    fn full() -> BackendState {
+        BackendState {
             incarnation: Some("uid".into()),
             window: Some(WindowRecord {
                 at: at(1_800_000_000),
@@ -245,11 +291,28 @@ mod tests {
                 since: at(1_600_000_001),
                 not_ready_for: Duration::from_millis(90_500),
             }),
-        };
-        for state in [BackendState::default(), full.clone()] {
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        for state in [BackendState::default(), full()] {
             assert_eq!(parse(&render(&state)), (state, Vec::new()));
         }
-        assert_eq!(render(&full)["lostSince"], "2020-09-13T12:26:40.123Z");
+        assert_eq!(render(&full())["lostSince"], "2020-09-13T12:26:40.123Z");
+    }
+
+    #[test]
+    fn the_keys_are_those_that_are_written() {
+        let mut at_once = full();
+        at_once.decommission =
+            at_once.decommission.map(|order| DecommissionOrder { not_ready_for: Duration::ZERO, ..order });
+        let mut written = render(&full());
+        written.extend(render(&at_once));
+        let mut keys = KEYS;
+        keys.sort_unstable();
+        assert_eq!(written.keys().collect::<Vec<_>>(), keys);
+        assert!(BackendFormat::has_key("heldTold") && !BackendFormat::has_key("format"));
     }
 
     /// Operators search for `backend=`.
@@ -262,9 +325,11 @@ mod tests {
         tracing::subscriber::with_default(subscriber, || {
             BackendFormat::log_not_written(&name, &ApiError::Withheld);
             BackendFormat::log_not_read(&name, "gimbal-backend-node02", "held");
+            let newer = NewerRecord { config_map: "gimbal-backend-node02".into(), needed: "3".into(), known: 2 };
+            BackendFormat::log_newer(&name, &newer);
         });
         let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(log.lines().filter(|line| line.contains(" backend=node02 ")).count(), 2, "{log}");
+        assert_eq!(log.lines().filter(|line| line.contains(" backend=node02 ")).count(), 3, "{log}");
     }
 
     /// Keeps what is logged.
@@ -299,12 +364,16 @@ mod tests {
         let order = |since, not_ready_for| DecommissionOrder { id: "a-1".into(), since, not_ready_for };
         let state = |order| BackendState { decommission: Some(order), ..BackendState::default() };
         let mut data = render(&state(order(at(1), Duration::from_secs(60))));
+        // Format 1 does not see it, so a writer that is taken back removes nothing.
+        assert_eq!(data.get("decommission"), None);
         assert_eq!(parse(&data), (state(order(at(1), Duration::from_secs(60))), Vec::new()));
         data.insert("decommissionSince".into(), "yesterday".into());
         let at_once = state(order(SystemTime::UNIX_EPOCH, Duration::ZERO));
         assert_eq!(parse(&data), (at_once.clone(), vec!["decommissionSince"]));
-        data.retain(|key, _| key == "decommission");
-        assert_eq!(parse(&data), (at_once, Vec::new()));
+        let data = render(&state(order(at(1), Duration::ZERO)));
+        assert_eq!((&*data["decommission"], data.get("decommissionLater")), ("a-1", None));
+        let of_format_1 = RecordData::from([("decommission".to_owned(), "a-1".to_owned())]);
+        assert_eq!(parse(&of_format_1), (at_once, Vec::new()));
     }
 
     #[test]

@@ -28,6 +28,7 @@ pub(crate) fn answer(
             NotDecommissioned::NotReady => Status::unavailable(error.to_string()),
             NotDecommissioned::OtherFigures { .. }
             | NotDecommissioned::UnderWay(_)
+            | NotDecommissioned::Withheld { .. }
             | NotDecommissioned::Unrecorded(_) => Status::failed_precondition(error.to_string()),
         })?
     };

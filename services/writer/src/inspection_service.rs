@@ -189,6 +189,7 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
         rejected: end.rejects().len() as u64,
         unknown,
         held_changes,
+        peer_capabilities: hello.capabilities,
         ..pb::Backend::default()
     }
 }

@@ -133,6 +133,7 @@ pub(crate) fn welcome() -> Welcome {
         credit: Credit { changes: 64, bytes: 1 << 22 },
         backend: BACKEND.into(),
         heartbeat_timeout: Duration::from_secs(15),
+        capabilities: vec!["trace".into()],
     }
 }
 

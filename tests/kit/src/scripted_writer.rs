@@ -9,7 +9,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use gimbal_model::{EndpointChange, Service, SourceKey};
 use gimbal_session::{
-    AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, PieceChange, Scope, TraceContext, Welcome, WriterMessage,
+    AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, Payload as _, PieceChange, Scope, Services,
+    TraceContext, Welcome, WriterMessage,
 };
 use gimbal_transport::{
     AgentMessages, Discovery, Inspection, Part, Peer, Place, ServeOptions, ServedServices, Status, Viewer, pb,
@@ -54,6 +55,8 @@ struct State {
     incarnations: BTreeSet<String>,
     streams: u64,
     traces: Vec<TraceContext>,
+    /// What it names to agents.
+    capabilities: Vec<String>,
 }
 
 /// Serves plaintext on loopback, until it is dropped.
@@ -94,10 +97,19 @@ impl ScriptedWriter {
         }
     }
 
+    /// Names these capabilities to each agent that dials from now on, as a writer of another release does.
+    ///
+    /// # Panics
+    /// As [`Self::said`].
+    pub fn name_capabilities(&self, capabilities: &[&str]) {
+        self.state.lock().unwrap().capabilities = capabilities.iter().map(|name| (*name).to_owned()).collect();
+    }
+
     async fn serve(leads: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let state = Arc::new(Mutex::new(State { leads, ..State::default() }));
+        let capabilities = Services::CAPABILITIES.iter().map(|name| (*name).to_owned()).collect();
+        let state = Arc::new(Mutex::new(State { leads, capabilities, ..State::default() }));
         let (says, _) = broadcast::channel(64);
         let stop = CancellationToken::new();
         let discovery = Script { state: state.clone(), says: says.clone() };
@@ -241,6 +253,7 @@ impl State {
                     credit: Credit { changes: 10_000, bytes: 64 << 20 },
                     backend: hello.backend,
                     heartbeat_timeout: Duration::from_secs(15),
+                    capabilities: self.capabilities.clone(),
                 })];
             }
             AgentMessage::Data(data) => {
@@ -251,6 +264,7 @@ impl State {
             AgentMessage::ScopeUnknown { reason, .. } => self.said.push(Said::Unknown(reason)),
             AgentMessage::Goodbye(_) => self.said.push(Said::Goodbye),
             AgentMessage::Heartbeat { .. }
+            | AgentMessage::ScopeUnknownAhead { .. }
             | AgentMessage::ReportCredit(_)
             | AgentMessage::ReportAck(_)
             | AgentMessage::ReportsDone(_)

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use gimbal_assets::Asset;
 
+use crate::prove::former;
 use crate::shell;
 
 /// Branches with the last accepted version. A clone may have only a local or only a remote one.
@@ -40,8 +41,8 @@ pub fn check() -> anyhow::Result<()> {
     shell::run(command).context("proto/ breaks agents or writers that are in use")
 }
 
-/// Returns the base of the comparison: the last release; before the first one, main; and on main itself, its previous
-/// commit.
+/// Returns the base of the comparison: the last release; before the first one, what stands for it; in a clone without that,
+/// main; and on main itself, its previous commit.
 fn base() -> Option<String> {
     let git = |args: &[&str]| {
         let mut command = shell::command("git");
@@ -50,6 +51,14 @@ fn base() -> Option<String> {
     };
     if let Some(release) = git(&["describe", "--tags", "--abbrev=0", "--match", "v*", "HEAD"]) {
         return Some(release);
+    }
+    let is_in_history = |commit: &str| {
+        let mut command = shell::command("git");
+        command.args(["merge-base", "--is-ancestor", commit, "HEAD"]);
+        shell::output(command).is_ok()
+    };
+    if is_in_history(former::COMMIT) {
+        return Some(former::COMMIT.to_owned());
     }
     let head = git(&["rev-parse", "HEAD"]);
     let main = BASES.into_iter().find(|base| exists(base) && git(&["rev-parse", base]) != head);

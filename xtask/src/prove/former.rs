@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use crate::shell;
 
 /// What stands for the release before this one as long as there is no tag.
-const COMMIT: &str = "64e453ac4a74717a04b1642fa367c19ecbc83acc";
+pub const COMMIT: &str = "64e453ac4a74717a04b1642fa367c19ecbc83acc";
 const DISCOVERERS: [&str; 2] = ["gimbal-kubernetes-discoverer", "gimbal-openstack-discoverer"];
 const WRITER: &str = "gimbal-writer";
 

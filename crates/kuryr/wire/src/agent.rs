@@ -16,7 +16,7 @@ use crate::pb::data::Frame as PbFrame;
 use crate::pb::sync_request::Message;
 use crate::{Kuryr, certificate, encode, entry, pb};
 
-/// `AgentMessage::Unreadable` and unreadable entries are never sent, so they are omitted.
+/// `AgentMessage::Unreadable`, `AgentMessage::ScopeUnknownAhead` and unreadable entries are never sent, so they are omitted.
 pub(crate) fn encode(message: AgentMessage<Kuryr>) -> pb::SyncRequest {
     let message = match message {
         AgentMessage::Hello(hello) => Message::Hello(encode_hello(hello)),
@@ -34,7 +34,9 @@ pub(crate) fn encode(message: AgentMessage<Kuryr>) -> pb::SyncRequest {
             certificate: content.as_ref().map(certificate::encode_content),
         }),
         AgentMessage::Goodbye(goodbye) => Message::Goodbye(encode_goodbye(goodbye)),
-        AgentMessage::Unreadable { .. } => return pb::SyncRequest { message: None },
+        AgentMessage::Unreadable { .. } | AgentMessage::ScopeUnknownAhead { .. } => {
+            return pb::SyncRequest { message: None };
+        }
     };
     pb::SyncRequest { message: Some(message) }
 }

@@ -306,6 +306,8 @@ fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Inst
                 "the status does not show this id, or what would go is another by now: {now} is the id of that"
             ))
         }
-        Err(error @ NotDecommissioned::Unrecorded(_)) => Decision::Refuse(error.to_string()),
+        Err(error @ (NotDecommissioned::Unrecorded(_) | NotDecommissioned::Withheld { .. })) => {
+            Decision::Refuse(error.to_string())
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod removal;
 mod trouble;
+mod withheld;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -77,6 +78,8 @@ pub struct Backend {
     connected: bool,
     /// The state to be stored.
     state: BackendState,
+    /// Why the stored state must not be used, if a newer writer stored it: nothing is removed until another one is stored.
+    withheld: Option<Box<str>>,
     versions: StoredVersions,
     /// The incarnation with which an agent was refused last, until an admin confirms one.
     refused_incarnation: Option<String>,
@@ -216,6 +219,7 @@ impl Backend {
             generation: 0,
             connected: false,
             state: BackendState::default(),
+            withheld: None,
             versions: StoredVersions::default(),
             refused_incarnation: None,
             decommission: None,
@@ -306,6 +310,7 @@ impl Backend {
         self.measured.clear();
         self.journeys.clear();
         self.state = BackendState::default();
+        self.withheld = None;
         self.decommission = None;
     }
 

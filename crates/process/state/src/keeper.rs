@@ -5,7 +5,7 @@ use gimbal_lease::Leadership;
 use tokio::sync::{mpsc, watch};
 
 use crate::Format;
-use crate::store::{RecordChange, Store};
+use crate::store::{RecordChange, RecordOf, Store};
 use crate::task::{Request, Task};
 
 /// An event that the task reports.
@@ -13,7 +13,7 @@ pub enum StateEvent<F: Format> {
     /// The API server has accepted this version of a tenant's state, and with it all earlier ones.
     Kept(F::Tenant, u64),
     /// The stored state of every tenant, read in this epoch.
-    Read(u64, Vec<(F::Tenant, F::State)>),
+    Read(u64, Vec<RecordOf<F>>),
 }
 
 impl<F: Format> std::fmt::Debug for StateEvent<F> {

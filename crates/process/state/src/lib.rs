@@ -9,6 +9,9 @@ mod store;
 mod task;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use format::{Format, RecordData};
 pub use keeper::{StateEvent, StateKeeper};
+pub use store::StoredRecord;
+pub use versions::NewerRecord;

@@ -10,12 +10,14 @@ use gimbal_kubernetes_client::ApiError;
 use gimbal_schedule::Backoff;
 use tokio::sync::{mpsc, watch};
 
-use crate::store::{RecordChange, Store};
+use crate::store::{NotWritten, RecordChange, RecordOf, Store};
 use crate::{Format, StateEvent};
 use gimbal_lease::{Leadership, Moment};
 
 /// Delay after a failed write.
 const RETRY: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) };
+/// Delay after a record was found that is for newer programs. Somebody may delete it.
+const NEWER_RETRY: Duration = Duration::from_secs(5);
 /// Most writes in flight. One that hangs must not delay the others.
 const MAX_IN_FLIGHT: usize = 8;
 /// Time for the last writes when the process ends.
@@ -29,12 +31,12 @@ pub(crate) enum Request<F: Format> {
 
 /// The result of a call.
 enum Ended<F: Format> {
-    Write(Box<Pending<F::State>>, F::Tenant, Result<(), ApiError>),
+    Write(Box<Pending<F::State>>, F::Tenant, Result<(), NotWritten>),
     Read(Option<Records<F>>),
 }
 
 /// The epoch that a read was asked for in, and what was read.
-type Records<F> = (u64, Vec<(<F as Format>::Tenant, <F as Format>::State)>);
+type Records<F> = (u64, Vec<RecordOf<F>>);
 
 /// A change that is to be written.
 struct Pending<S> {
@@ -47,6 +49,8 @@ struct Pending<S> {
 struct Failed {
     failures: u32,
     next: Instant,
+    /// Whether the record is for newer programs, so that waiting does not help.
+    is_newer: bool,
 }
 
 pub(crate) struct Task<F: Format> {
@@ -92,7 +96,8 @@ impl<F: Format> Task<F> {
                 Ok(()) = self.leadership.changed() => {}
                 () = sleep_until(wake) => {}
             }
-            let done = self.waiting.is_empty() && self.busy.is_empty();
+            let waits = |tenant: &F::Tenant| !self.failed.get(tenant).is_some_and(|failed| failed.is_newer);
+            let done = !self.waiting.keys().any(waits) && self.busy.is_empty();
             if deadline.is_some_and(|deadline| done || Instant::now() >= deadline) {
                 if !done {
                     tracing::warn!("the last changes of the state could not be written in time");
@@ -175,14 +180,23 @@ impl<F: Format> Task<F> {
         }
     }
 
-    fn failed(&mut self, tenant: F::Tenant, waiting: Pending<F::State>, error: &ApiError) {
-        if !matches!(error, ApiError::Withheld) {
-            F::log_not_written(&tenant, error);
-            let failures = self.failed.get(&tenant).map_or(0, |failed| failed.failures);
-            let pause = RETRY.delay(failures);
-            let pause = pause.max(error.retry_after().unwrap_or_default());
-            let next = Instant::now() + pause;
-            self.failed.insert(tenant.clone(), Failed { failures: failures + 1, next });
+    fn failed(&mut self, tenant: F::Tenant, waiting: Pending<F::State>, error: &NotWritten) {
+        let before = self.failed.get(&tenant).map_or(0, |failed| failed.failures);
+        let failed = match error {
+            NotWritten::Api(ApiError::Withheld) => None,
+            NotWritten::Api(error) => {
+                F::log_not_written(&tenant, error);
+                let pause = RETRY.delay(before).max(error.retry_after().unwrap_or_default());
+                Some(Failed { failures: before + 1, next: Instant::now() + pause, is_newer: false })
+            }
+            // It was logged when it was read.
+            NotWritten::Newer(newer) => {
+                tracing::debug!(%tenant, %newer, "the record is not written");
+                Some(Failed { failures: 0, next: Instant::now() + NEWER_RETRY, is_newer: true })
+            }
+        };
+        if let Some(failed) = failed {
+            self.failed.insert(tenant.clone(), failed);
         }
         // A change that was requested meanwhile is newer.
         self.waiting.entry(tenant).or_insert(waiting);

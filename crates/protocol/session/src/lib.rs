@@ -6,6 +6,7 @@
 //! `gimbal-wire` turns into protobuf. docs/protocol.md lists the rules, each with the failure that it prevents.
 
 mod agent;
+pub mod capability;
 mod key;
 mod ledger;
 mod message;
@@ -29,7 +30,7 @@ pub use message::{
 pub use payload::{Content, Entry, KeptEntry, Key, Never, Payload, Reason, StoredReport};
 pub use service::{LastGroups, RejectReason, Services, service_len};
 pub use since::{ChangeAge, ChangeSince};
-pub use size::estimated_len;
+pub use size::{estimated_len, estimated_message_len};
 pub use trace::TraceContext;
 pub use unknown::UnknownScopes;
 pub use writer::{Outcome, ReportError, TooLarge, WriterEnd, WriterLimits, WriterOutput};

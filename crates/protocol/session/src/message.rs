@@ -28,6 +28,14 @@ pub enum AgentMessage<P: Payload = Services> {
         /// The reason, for logs.
         reason: String,
     },
+    /// The same, ahead of data that came before it and waits. It comes again at its place, because that data may make the
+    /// part known before it. Only the receiving side makes it.
+    ScopeUnknownAhead {
+        /// The part.
+        scope: Scope,
+        /// The reason, for logs.
+        reason: String,
+    },
     /// The window for reports. Without it the writer sends none.
     ReportCredit(Credit),
     /// Frees the window: the agent works on every report up to this number, or on a newer one of its key.
@@ -115,7 +123,7 @@ pub struct Summary {
 pub struct Hello {
     /// Lowest and highest protocol version that the agent speaks.
     pub protocol: (u32, u32),
-    /// Optional features of the agent.
+    /// The agent's [capabilities](crate::capability).
     pub capabilities: Vec<String>,
     /// The backend's name in the agent's configuration. The certificate decides; this is only compared with it.
     pub backend: String,
@@ -144,6 +152,8 @@ pub struct Welcome {
     pub backend: String,
     /// The writer ends the stream after this time without a message.
     pub heartbeat_timeout: Duration,
+    /// The writer's [capabilities](crate::capability).
+    pub capabilities: Vec<String>,
 }
 
 /// The part of the agent's entries that the writer asks for.
@@ -185,7 +195,8 @@ pub struct Data<P: Payload = Services> {
     pub seq: u64,
     /// The content.
     pub frame: Frame<P>,
-    /// The trace of its oldest change, if that is sampled. Whoever sends the frame sets it; nothing here depends on it.
+    /// The trace of its oldest change, if that is sampled. Whoever sends the frame sets it, for a writer that
+    /// [takes it](crate::AgentEnd::writer_has); nothing here depends on it.
     pub trace: Option<TraceContext>,
 }
 

@@ -62,6 +62,9 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     /// snapshot is owed. A writer then knows what the source has there, and that the rest of what it holds may be out of date.
     const SENDS_UNKNOWN: bool = false;
 
+    /// The [capabilities](crate::capability) of both ends.
+    const CAPABILITIES: &'static [&'static str] = &[];
+
     /// Interval of the agent's heartbeats.
     const HEARTBEAT: Duration = crate::HEARTBEAT;
 

@@ -8,7 +8,7 @@ use gimbal_model::{
 };
 
 use crate::size::{FIELD, entry_len};
-use crate::{AgentEnd, Entry, EntryChange, Key, Never, Payload, Reason, WriterEnd};
+use crate::{AgentEnd, Entry, EntryChange, Key, Never, Payload, Reason, WriterEnd, capability};
 
 /// Overhead of a map entry in bytes: tag and length of the entry, of its key and of its value.
 const ENTRY: usize = 3 * FIELD;
@@ -37,6 +37,7 @@ impl Payload for Services {
     const ENTRIES: &'static str = "Services";
     const PARTS: &'static str = "endpoints";
     const INDIVISIBLE: &'static str = "header, or ports and details of one endpoint,";
+    const CAPABILITIES: &'static [&'static str] = &[capability::CHANGE_AGE, capability::TRACE];
 
     fn report_len(report: &Never) -> usize {
         match *report {}

@@ -39,6 +39,13 @@ impl ChangeSince {
         ChangeAge { waited: now.saturating_duration_since(self.reported), caused: self.caused }
     }
 
+    /// Returns its age, as a writer takes it: without [`capability::CHANGE_AGE`](crate::capability::CHANGE_AGE), only since it was
+    /// reported.
+    pub(crate) fn age_for(self, takes_age: bool, now: Instant) -> ChangeAge {
+        let age = self.age(now);
+        ChangeAge { caused: age.caused.filter(|_| takes_age), ..age }
+    }
+
     fn begun(self) -> Instant {
         self.reported.checked_sub(self.caused.unwrap_or_default()).unwrap_or(self.reported)
     }

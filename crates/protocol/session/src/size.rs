@@ -1,7 +1,7 @@
 //! Estimates of encoded sizes. Credit and the frame limit are counted in these before anything is encoded, so an
 //! estimate is never less than the real size.
 
-use crate::{Data, Entry, Frame, Key, Payload, Piece, PieceChange, Scope, Unreadable};
+use crate::{AgentMessage, Content, Data, Entry, Frame, Key, Payload, Piece, PieceChange, Scope, Unreadable};
 
 /// Overhead of a frame: request, data, number, frame, and the fields beside its list.
 pub(crate) const FRAME: usize = 128;
@@ -16,6 +16,24 @@ pub fn estimated_len<P: Payload>(data: &Data<P>) -> usize {
         Frame::SnapshotEnd { .. } => 0,
         Frame::SnapshotChunk { pieces, .. } => pieces.iter().map(|piece| readable(piece, piece_len)).sum(),
         Frame::Delta { changes, .. } => changes.iter().map(|change| readable(change, change_len)).sum(),
+    };
+    FRAME + content
+}
+
+/// Returns the estimated size of an agent's message, in bytes.
+#[must_use]
+pub fn estimated_message_len<P: Payload>(message: &AgentMessage<P>) -> usize {
+    let content = match message {
+        AgentMessage::Data(data) => return estimated_len(data),
+        AgentMessage::ScopeUnknown { scope, reason } | AgentMessage::ScopeUnknownAhead { scope, reason } => {
+            scope_len(scope) + reason.len()
+        }
+        AgentMessage::Content { content, .. } => content.as_ref().map_or(0, Content::wire_len),
+        AgentMessage::ReportsDone(numbers) => numbers.len() * size_of::<u64>(),
+        AgentMessage::ReportUnreadable { reason, .. } | AgentMessage::Unreadable { reason } => reason.len(),
+        AgentMessage::Goodbye(goodbye) => goodbye.message.len(),
+        AgentMessage::Heartbeat { sources, .. } => sources.iter().map(|source| FIELD + source.kind.len()).sum(),
+        AgentMessage::Hello(_) | AgentMessage::ReportCredit(_) | AgentMessage::ReportAck(_) => 0,
     };
     FRAME + content
 }

@@ -22,6 +22,7 @@ mod health;
 mod inspection;
 mod open;
 mod page;
+mod parked;
 mod passing;
 mod peer;
 mod quiet;

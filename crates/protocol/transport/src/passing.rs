@@ -8,10 +8,12 @@ use std::time::Duration;
 use futures::future::{Fuse, FusedFuture as _, FutureExt as _};
 use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, Hello, WriterMessage};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::task::unconstrained;
 use tokio::time::timeout;
 use tokio_stream::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 
+use crate::parked::{Parked, entries};
 use crate::{AgentMessages, LinkError, Peer, WirePayload};
 
 /// How long an agent may take to send Hello.
@@ -105,7 +107,8 @@ pub struct Passing<'a, P: WirePayload> {
 }
 
 impl<P: WirePayload> Passing<'_, P> {
-    /// Messages of one stream that may be pending at the owner. An agent that floods delays itself, not others.
+    /// Messages of one stream that may be pending at the owner. An agent that floods delays itself, not others. Beside
+    /// these, one that has overtaken data may be.
     pub const TURNS: usize = 4;
 
     /// Passes messages until the stream is over.
@@ -113,6 +116,9 @@ impl<P: WirePayload> Passing<'_, P> {
     /// `still_speaks` is asked at each change of `config`, and returns an error if the peer no longer stands for whom the
     /// stream was opened. `take` passes a message to the owner, which keeps the permit until it is dealt with; it returns
     /// false once the owner takes no more.
+    ///
+    /// Messages pass in their order, but for a heartbeat, a goodbye, and the word that a part of the source is unknown: these
+    /// pass data of their own stream that waits for room.
     pub async fn until_end<C, T: Future<Output = bool>>(
         mut self,
         mut config: watch::Receiver<C>,
@@ -121,10 +127,52 @@ impl<P: WirePayload> Passing<'_, P> {
     ) -> StreamEnd {
         // At shutdown reading stops first, and the owner's goodbye is still sent.
         let mut speaks = true;
-        let turns = Arc::new(Semaphore::new(Self::TURNS));
-        // The message that is pending at the owner. Messages to the agent do not wait for it.
-        let mut passing = pin!(Fuse::terminated());
+        // What the agent's side of the stream ended with. What came before that passes first.
+        let mut over = None;
+        let (turns, ahead) = (Arc::new(Semaphore::new(Self::TURNS)), Arc::new(Semaphore::new(1)));
+        let take = &take;
+        let pass = |message, turns: &Arc<Semaphore>| {
+            let turns = turns.clone();
+            async move {
+                match turns.acquire_owned().await {
+                    Ok(turn) => take(message, turn).await,
+                    Err(_) => false,
+                }
+            }
+            .fuse()
+        };
+        // The message that is pending at the owner, and how many entries it has if it is data. Messages to the agent do not
+        // wait for it.
+        let (mut passing, mut waiting) = (pin!(Fuse::terminated()), None);
+        // The message that overtakes it.
+        let mut overtaking = pin!(Fuse::terminated());
+        let (mut parked, mut arrived) = (Parked::default(), None);
         loop {
+            // What has room passes at once, so that only what really waits is overtaken.
+            loop {
+                if passing.is_terminated() {
+                    let Some(message) = parked.pop().or_else(|| arrived.take()) else { break };
+                    waiting = entries(&message);
+                    passing.set(pass(message, &turns));
+                }
+                let Some(passed) = unconstrained(passing.as_mut()).now_or_never() else { break };
+                speaks &= passed;
+            }
+            if let Some(message) = arrived.take() {
+                let (early, at_its_place) = overtakes(message, waiting.unwrap_or_default() + parked.entries());
+                at_its_place.into_iter().for_each(|message| parked.push(message));
+                if let Some(early) = early {
+                    overtaking.set(pass(early, &ahead));
+                }
+            }
+            if passing.is_terminated()
+                && overtaking.is_terminated()
+                && let Some(end) = over
+            {
+                return end;
+            }
+            let behind_data = waiting.is_some() && parked.has_room();
+            let reads = speaks && over.is_none() && overtaking.is_terminated();
             tokio::select! {
                 Ok(()) = config.changed() => {
                     if let Err(message) = still_speaks(&config.borrow_and_update()) {
@@ -132,34 +180,50 @@ impl<P: WirePayload> Passing<'_, P> {
                     }
                 }
                 message = self.queued.recv() => match message {
-                    Some(message) => match timeout(READS, self.outgoing.send(message)).await {
-                        Ok(Ok(())) => {}
-                        Ok(Err(_)) => return StreamEnd::Closed,
-                        Err(_) => return StreamEnd::Unread,
-                    },
+                    Some(message) => {
+                        parked.granted(&message);
+                        match timeout(READS, self.outgoing.send(message)).await {
+                            Ok(Ok(())) => {}
+                            Ok(Err(_)) => return StreamEnd::Closed,
+                            Err(_) => return StreamEnd::Unread,
+                        }
+                    }
                     // The owner ended the stream.
                     None => return StreamEnd::Closed,
                 },
-                passed = &mut passing, if !passing.is_terminated() => speaks = passed,
-                message = self.incoming.next(), if speaks && passing.is_terminated() => match message {
-                    Some(Ok(message)) => {
-                        let (take, turns) = (&take, turns.clone());
-                        let pass = async move {
-                            match turns.acquire_owned().await {
-                                Ok(turn) => take(message, turn).await,
-                                Err(_) => false,
-                            }
-                        };
-                        passing.set(pass.fuse());
-                    }
+                passed = &mut passing, if !passing.is_terminated() => speaks &= passed,
+                passed = &mut overtaking, if !overtaking.is_terminated() => speaks &= passed,
+                message = self.incoming.next(), if reads && (passing.is_terminated() || behind_data) => match message {
+                    Some(Ok(message)) => arrived = Some(message),
+                    // Nothing more of it counts.
                     Some(Err(LinkError::Refused(message))) => {
                         return StreamEnd::Dismissed(goodbye(GoodbyeReason::Certificate, message.into()));
                     }
-                    Some(Err(error)) => return StreamEnd::Broken(error),
+                    Some(Err(error)) => over = Some(StreamEnd::Broken(error)),
                     None if self.shutdown.is_cancelled() => speaks = false,
-                    None => return StreamEnd::Closed,
+                    None => over = Some(StreamEnd::Closed),
                 },
             }
         }
+    }
+}
+
+/// Returns what of a message passes the data that waits before it, with `entries` entries, and what waits behind that data.
+fn overtakes<P: WirePayload>(
+    message: AgentMessage<P>,
+    entries: u64,
+) -> (Option<AgentMessage<P>>, Option<AgentMessage<P>>) {
+    match message {
+        // What the agent has sent waits here now: as long as it does, the agent has not said everything.
+        AgentMessage::Heartbeat { sources, backlog } => {
+            let backlog = backlog.saturating_add(entries.max(1));
+            (Some(AgentMessage::Heartbeat { sources, backlog }), None)
+        }
+        AgentMessage::Goodbye(_) => (Some(message), None),
+        AgentMessage::ScopeUnknown { ref scope, ref reason } => {
+            let early = AgentMessage::ScopeUnknownAhead { scope: scope.clone(), reason: reason.clone() };
+            (Some(early), Some(message))
+        }
+        message => (None, Some(message)),
     }
 }

@@ -11,7 +11,7 @@ use crate::pb::need::Need as PbNeed;
 
 /// Longest text of a Hello in bytes. The writer keeps these texts as long as the backend.
 const IDENTITY: usize = 1024;
-/// Largest number of capabilities of a Hello, and of kinds of a heartbeat.
+/// Largest number of capabilities, and of kinds of a heartbeat.
 const LISTED: usize = 64;
 
 /// Encodes a Hello.
@@ -47,12 +47,7 @@ pub fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
         held,
         agent_version,
     } = hello;
-    if capabilities.len() > LISTED {
-        return invalid("capabilities", format!("has {} entries, more than {LISTED}", capabilities.len()));
-    }
-    for capability in &capabilities {
-        parse::bounded("capability", capability, LABEL)?;
-    }
+    check_capabilities(&capabilities)?;
     parse::bounded("backend", &backend, IDENTITY)?;
     parse::bounded("agent_instance", &agent_instance, IDENTITY)?;
     parse::bounded("source_incarnation", &source_incarnation, IDENTITY)?;
@@ -65,6 +60,13 @@ pub fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
         held: held.map(parse::summary).transpose()?,
         agent_version: prose(agent_version),
     })
+}
+
+fn check_capabilities(capabilities: &[String]) -> Parsed<()> {
+    if capabilities.len() > LISTED {
+        return invalid("capabilities", format!("has {} entries, more than {LISTED}", capabilities.len()));
+    }
+    capabilities.iter().try_for_each(|capability| parse::bounded("capability", capability, LABEL))
 }
 
 /// Encodes a heartbeat.
@@ -156,7 +158,7 @@ fn parse_sources(sources: Vec<pb::SourceFreshness>) -> Parsed<Vec<Freshness>> {
 /// Encodes a Welcome.
 #[must_use]
 pub fn encode_welcome(welcome: Welcome) -> pb::Welcome {
-    let Welcome { protocol, generation, need, credit, backend, heartbeat_timeout } = welcome;
+    let Welcome { protocol, generation, need, credit, backend, heartbeat_timeout, capabilities } = welcome;
     pb::Welcome {
         protocol,
         generation,
@@ -164,15 +166,17 @@ pub fn encode_welcome(welcome: Welcome) -> pb::Welcome {
         credit: Some(encode_credit(credit)),
         backend,
         heartbeat_timeout_ms: millis(heartbeat_timeout, u32::MAX),
+        capabilities,
     }
 }
 
 /// Parses a Welcome.
 ///
 /// # Errors
-/// Returns an error when a part is missing, or cannot be read.
+/// Returns an error when a part is missing, or cannot be read, or a list is too long.
 pub fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
-    let pb::Welcome { protocol, generation, need, credit, backend, heartbeat_timeout_ms } = welcome;
+    let pb::Welcome { protocol, generation, need, credit, backend, heartbeat_timeout_ms, capabilities } = welcome;
+    check_capabilities(&capabilities)?;
     Ok(Welcome {
         protocol,
         generation,
@@ -180,6 +184,7 @@ pub fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
         credit: parse_credit(credit.ok_or(WireError::Missing("credit"))?),
         backend,
         heartbeat_timeout: Duration::from_millis(heartbeat_timeout_ms.into()),
+        capabilities,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use super::StateOwner;
-use crate::backend_state::{BackendFormat, StateEvent};
+use crate::backend_state::{BackendFormat, StateEvent, StoredRecord};
 use gimbal_lease::Moment;
 
 /// How long a leader may be unable to do its work before it reports that.
@@ -49,8 +49,14 @@ impl StateOwner {
                     // Another epoch has begun since, or is about to be seen.
                     return;
                 }
-                for (backend, state) in kept {
-                    self.parts.state.restore(&backend, state, now, SystemTime::now());
+                for StoredRecord { tenant: backend, state, newer } in kept {
+                    let (ours, wall) = (&mut self.parts.state, SystemTime::now());
+                    match newer {
+                        None => ours.restore(&backend, state, now, wall),
+                        Some(newer) => {
+                            ours.restore_withheld(&backend, state.incarnation, &newer.to_string(), now, wall);
+                        }
+                    }
                 }
                 self.lead(Some(epoch));
             }

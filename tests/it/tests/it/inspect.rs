@@ -63,6 +63,7 @@ async fn grpcurl_shows_on_both_ends_what_is_there_and_why_something_is_not() {
     for backend in [&seen, &own] {
         assert_eq!((&backend["connected"], &backend["complete"]), (&json!(true), &json!(true)), "{backend}");
         assert_eq!(backend["sourceIncarnation"], uid);
+        assert_eq!(backend["peerCapabilities"], json!(["change-age", "trace"]), "what the other end named");
         assert_eq!(backend["held"]["count"], "3");
         let kinds: Vec<&Value> = backend["sources"].as_array().unwrap().iter().map(|source| &source["kind"]).collect();
         assert_eq!(kinds, ["services", "endpointslices"]);

@@ -38,6 +38,7 @@ mod guard;
 mod hostile;
 mod identity;
 mod inspect;
+mod kept_state;
 mod kuryr;
 mod large;
 mod lease;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Discoverer, Mirror, SOON, Scene, Writer, slice_of, svc};
+use gimbal_tests::{Discoverer, Grpcurl, Mirror, SOON, Scene, Writer, slice_of, svc};
+use serde_json::{Value, json};
 
 const SERVICES: [&str; 3] = ["web", "api", "mail"];
 /// How long a program may take to end when it is asked to.
@@ -82,6 +83,22 @@ impl Stage {
         }
     }
 
+    /// Checks that each program of this release says which capabilities the other one named.
+    async fn each_knows_the_other(&self, writer: Release, discoverer: Release) {
+        let named = |of: Release| if of == Release::This { json!(["change-age", "trace"]) } else { Value::Null };
+        let what = |of: Release| format!("what a program of the release {of:?} named");
+        if writer == Release::This {
+            let client = self.scene.ask(self.writer.as_ref().unwrap()).unwrap();
+            let said = |backend: &Value| backend["peerCapabilities"] == named(discoverer);
+            client.expect_backend("node02", &what(discoverer), said).await.unwrap();
+        }
+        if discoverer == Release::This {
+            let client = Grpcurl::plaintext(self.discoverer.as_ref().unwrap().port);
+            let said = |backend: &Value| backend["peerCapabilities"] == named(writer);
+            client.expect_backend("node02", &what(writer), said).await.unwrap();
+        }
+    }
+
     /// Checks that since `mark` the writer has written what changed, each change once, and nothing else.
     async fn only_changes_were_written(&self, mark: usize, what: &str) {
         let mut writes = eventually(&format!("{what}: the changes are in the audit log"), SOON, async || {
@@ -102,6 +119,7 @@ impl Stage {
 async fn either_side_may_be_a_release_older() {
     use Release::{Former, This};
     let mut stage = Stage::start(Former).await;
+    let (mut writer, mut discoverer) = (Former, Former);
     // Discoverers first, and back; then writers first, and back.
     for (program, release) in [
         ("discoverer", This),
@@ -115,10 +133,17 @@ async fn either_side_may_be_a_release_older() {
     ] {
         let mark = stage.scene.gimbal.audit_mark().await.unwrap();
         match program {
-            "writer" => stage.run_writer(release).await,
-            _ => stage.run_discoverer(release).await,
+            "writer" => {
+                writer = release;
+                stage.run_writer(release).await;
+            }
+            _ => {
+                discoverer = release;
+                stage.run_discoverer(release).await;
+            }
         }
         stage.another_endpoint().await;
+        stage.each_knows_the_other(writer, discoverer).await;
         stage.only_changes_were_written(mark, &format!("the {program} is of the release {release:?}")).await;
     }
 }

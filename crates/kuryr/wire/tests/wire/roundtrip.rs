@@ -132,14 +132,15 @@ fn agent_messages() -> impl Strategy<Value = AgentMessage<Kuryr>> {
 }
 
 fn writer_messages() -> impl Strategy<Value = WriterMessage<Kuryr>> {
-    let welcome = (any::<(u32, u64, u32)>(), need(), credit(), words()).prop_map(
-        |((protocol, generation, timeout), need, credit, backend)| Welcome {
+    let welcome = (any::<(u32, u64, u32)>(), need(), credit(), words(), vec(words(), 0..3)).prop_map(
+        |((protocol, generation, timeout), need, credit, backend, capabilities)| Welcome {
             protocol,
             generation,
             need,
             credit,
             backend,
             heartbeat_timeout: Duration::from_millis(timeout.into()),
+            capabilities,
         },
     );
     let reject = (option::of(key()), select(KuryrReason::ALL.to_vec()), any::<bool>(), words());

@@ -27,6 +27,9 @@ impl Backend {
     /// Returns what is wrong with the backend, in a sentence; empty if nothing is.
     #[must_use]
     pub fn trouble(&self) -> String {
+        if let Some(why) = self.withheld() {
+            return format!("nothing of it is removed: {why}");
+        }
         if let Some(refused) = self.refused_incarnation() {
             let held = self.state().incarnation.as_deref().unwrap_or_default();
             return format!(

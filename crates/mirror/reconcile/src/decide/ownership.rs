@@ -68,7 +68,7 @@ impl<'a> View<'a> {
     /// Whether a guard of the backend that the target's endpoints count for holds their removal.
     fn is_held_back(self, key: &TargetKey, target: &Target) -> bool {
         let backend = target.counted_for().and_then(|name| self.desired.get(name));
-        backend.is_some_and(|backend| backend.guards().hold_back(key))
+        backend.is_some_and(|backend| backend.holds_back(key))
     }
 
     fn resolve(

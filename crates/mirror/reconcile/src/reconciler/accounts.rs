@@ -34,7 +34,7 @@ impl Reconciler {
     pub(super) fn permit(&mut self, key: &TargetKey, now: Instant) -> GuardAnswer {
         let name = self.targets.get(key).and_then(|target| target.counted_for().cloned());
         match name.and_then(|name| self.desired.get_mut(&name)) {
-            Some(backend) => backend.guards_mut().permit(key, now),
+            Some(backend) => backend.permit(key, now),
             None => GuardAnswer::ALLOWED,
         }
     }

@@ -367,11 +367,12 @@ impl Reconciler {
         target.set_converged(true);
         let before = target.settled().endpoints;
         if held {
-            let why = match drained {
-                true => format!("{key} stays without endpoints until its backend is back"),
-                false => format!("the mass-change guard holds what {key} would lose; AdminService.Approve releases it"),
-            };
             let waiting = owner.cloned().into_iter().chain(target.leaving().to_vec()).collect();
+            let why = match self.withheld(key) {
+                Some(why) => format!("what {key} would lose stays: {why}"),
+                None if drained => format!("{key} stays without endpoints until its backend is back"),
+                None => format!("the mass-change guard holds what {key} would lose; AdminService.Approve releases it"),
+            };
             self.reject_all(waiting, RejectReason::Held, &why);
             // New endpoints exist beside the held ones and count.
             self.recount(key, now);
@@ -401,6 +402,11 @@ impl Reconciler {
                 self.enqueue(key, &next, Urgency::Bulk);
             }
         }
+    }
+
+    /// Returns why nothing is removed of the backend that a target's endpoints count for, if its stored state must not be used.
+    fn withheld(&self, key: &TargetKey) -> Option<&str> {
+        self.desired.get(self.targets.get(key)?.counted_for()?)?.withheld()
     }
 
     /// The claims that left a target have no objects there any more.

@@ -173,6 +173,14 @@ pub enum NotDecommissioned {
     /// The removal is under way already.
     #[error("backend {0} is being decommissioned already")]
     UnderWay(BackendName),
+    /// A newer writer stored the state of the backend, and an order beside it could not be stored.
+    #[error("the order to remove backend {backend} cannot be stored: {why}")]
+    Withheld {
+        /// The backend.
+        backend: BackendName,
+        /// Why that state must not be used.
+        why: String,
+    },
     /// No agent of the backend ever connected to this writer.
     #[error(
         "this writer keeps no record of backend {0} (ConfigMap gimbal-backend-{0} in its namespace): it belongs to another writer; order it there"
@@ -202,6 +210,9 @@ impl Reconciler {
         }
         if self.desired.is_decommissioned(name) {
             return Err(NotDecommissioned::UnderWay(name.clone()));
+        }
+        if let Some(why) = self.desired.get(name).and_then(Backend::withheld) {
+            return Err(NotDecommissioned::Withheld { backend: name.clone(), why: why.to_owned() });
         }
         // The state is first stored when an agent says Hello, by the writer that the backend belongs to.
         if self.desired.get(name).is_none_or(|backend| *backend.state() == BackendState::default()) {

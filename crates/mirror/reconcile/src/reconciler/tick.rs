@@ -24,6 +24,23 @@ impl Reconciler {
         }
     }
 
+    /// Takes over a backend whose stored state must not be used, because a newer writer stored it; `why` is for people. Of that
+    /// state only the incarnation is in force. Nothing of the backend is removed, lost or not, until a state of this writer can
+    /// be stored.
+    pub fn restore_withheld(
+        &mut self,
+        name: &BackendName,
+        incarnation: Option<String>,
+        why: &str,
+        now: Instant,
+        wall: SystemTime,
+    ) {
+        self.restore(name, BackendState { incarnation, ..BackendState::default() }, now, wall);
+        if let Some(backend) = self.desired.get_mut(name) {
+            backend.withhold(why, &mut self.outputs);
+        }
+    }
+
     /// Counts the silence of every agent from `now`, and gives those that are away as long to come back as to a new leader
     /// (docs/design.md#rule-5). Called when this process was stopped for a while: what the agents sent meanwhile waits to
     /// be received, and so they are not the ones that were silent or away.
@@ -91,8 +108,8 @@ impl Reconciler {
     fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
         let grace = self.grace;
         let Some(backend) = self.desired.get_mut(name) else { return false };
-        if !backend.is_listed() || backend.decommission().is_some() {
-            // The objects of a backend that is not configured stay as they are.
+        if !backend.is_listed() || backend.decommission().is_some() || backend.withheld().is_some() {
+            // The objects of a backend that is not configured stay as they are, and those of one whose loss is not known.
             backend.budgets_mut().forget_loss();
             return false;
         }
@@ -132,8 +149,12 @@ impl Reconciler {
     pub fn kept(&mut self, name: &BackendName, version: u64, now: Instant) {
         let Some(backend) = self.desired.get_mut(name) else { return };
         backend.store_version(version);
+        let withheld = backend.end_withholding();
         for target in backend.guards_mut().stored(version) {
             self.enqueue(&target, name, Urgency::Fresh);
+        }
+        if withheld {
+            self.enqueue_backend(name);
         }
         self.begin_decommission(name, version, now);
     }

@@ -26,6 +26,7 @@ mod restored;
 mod settle;
 mod taken_names;
 mod unreadable;
+mod withheld;
 mod world;
 
 use std::time::Duration;

@@ -45,6 +45,8 @@ pub struct World {
     pub kept: BTreeMap<BackendName, BackendState>,
     /// Whether states that the writer wants to store are stored.
     pub keeps: bool,
+    /// Backends whose stored state a newer writer stored.
+    pub withheld: BTreeSet<BackendName>,
     /// An agent that does not dial.
     pub silent: Option<usize>,
     /// The policy of each backend; one without is not in the configuration.
@@ -144,6 +146,7 @@ impl World {
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30),
             kept: BTreeMap::new(),
             keeps: true,
+            withheld: BTreeSet::new(),
             silent: None,
             policies,
             backup: Server::default().back_up(),
@@ -266,7 +269,12 @@ impl World {
     /// The writer reads the stored states, and leads.
     fn lead(&mut self) {
         for (name, state) in &self.kept {
-            self.writer.restore(name, state.clone(), self.now, self.wall);
+            if self.withheld.contains(name) {
+                let incarnation = state.incarnation.clone();
+                self.writer.restore_withheld(name, incarnation, "its record is for another", self.now, self.wall);
+            } else {
+                self.writer.restore(name, state.clone(), self.now, self.wall);
+            }
         }
         self.epoch += 1;
         self.writer.lead(Some(self.epoch));
@@ -355,7 +363,7 @@ impl World {
                     }
                 }
                 // A state is stored at once, or never.
-                Output::Keep { backend, version, state } if self.keeps => {
+                Output::Keep { backend, version, state } if self.keeps && !self.withheld.contains(&backend) => {
                     self.kept.insert(backend.clone(), state);
                     self.writer.kept(&backend, version, self.now);
                 }
@@ -363,7 +371,7 @@ impl World {
                     self.relists += 1;
                     self.list();
                 }
-                Output::Forget { backend } => drop(self.kept.remove(&backend)),
+                Output::Forget { backend } if !self.withheld.contains(&backend) => drop(self.kept.remove(&backend)),
                 Output::RemovalWithdrawn { backend, id, services } => self.withdrawn.push((backend, id, services)),
                 Output::CreateNamespace { namespace, .. } if self.unlucky.remove(&*namespace) => {
                     self.writer.namespace_created(&namespace, Err("a test".into()), self.now);
@@ -378,6 +386,7 @@ impl World {
                 }
                 Output::Settled { end, journey, .. } => self.settled.push((end, journey.legs(self.now).total())),
                 Output::Keep { .. }
+                | Output::Forget { .. }
                 | Output::Loss { .. }
                 | Output::Touched(_)
                 | Output::Guard { .. }

@@ -336,6 +336,18 @@ impl<P: Payload> AgentEnd<P> {
         self.stream.as_ref()?.generation
     }
 
+    /// Returns the [capabilities](crate::capability) that the open stream's writer named.
+    #[must_use]
+    pub fn writer_capabilities(&self) -> &[String] {
+        self.stream.as_ref().map_or(&[], |stream| &stream.writer_capabilities)
+    }
+
+    /// Returns whether the open stream's writer named a capability.
+    #[must_use]
+    pub fn writer_has(&self, capability: &str) -> bool {
+        self.writer_capabilities().iter().any(|name| name == capability)
+    }
+
     /// Returns the state of the stream.
     #[must_use]
     pub fn stream_state(&self) -> StreamState {

@@ -9,6 +9,7 @@ use super::AgentEnd;
 use super::stream::Stream;
 use crate::{
     Goodbye, GoodbyeReason, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Summary, Welcome, WriterMessage,
+    capability,
 };
 
 /// What happens to the stream after a message.
@@ -102,6 +103,8 @@ impl<P: Payload> AgentEnd<P> {
         }
         let tree = std::mem::take(&mut offer.tree);
         stream.generation = Some(welcome.generation);
+        stream.takes_age = welcome.capabilities.iter().any(|name| name == capability::CHANGE_AGE);
+        stream.writer_capabilities = welcome.capabilities;
         stream.window.set_credit(welcome.credit);
         owe(stream, welcome.need, &tree);
         // What the writer does not need it has: a change that it had not was undone.

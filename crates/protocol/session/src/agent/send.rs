@@ -15,7 +15,7 @@ use crate::split::parts;
 use crate::window::{FrameRoom, WindowShare};
 use crate::{
     AgentMessage, ChangeSince, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload, Scope,
-    Summary, key,
+    Summary, capability, key,
 };
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
@@ -59,7 +59,7 @@ impl<P: Payload> AgentEnd<P> {
         }
         Hello {
             protocol: (PROTOCOL, PROTOCOL),
-            capabilities: Vec::new(),
+            capabilities: capability::named(P::CAPABILITIES),
             backend: self.config.backend.clone(),
             agent_instance: self.config.instance.clone(),
             source_incarnation: self.incarnation.clone().unwrap_or_default(),
@@ -229,7 +229,7 @@ impl<P: Payload> AgentEnd<P> {
             }
             stream.begun = Some(Begun { key, parts, since });
         }
-        let age = oldest?.age(now);
+        let age = oldest?.age_for(stream.takes_age, now);
         let message = frame(stream, room, Frame::Delta { changes, age });
         stream.unacknowledged.push_back(SentChanges { seq: stream.seq, changes: sent });
         Some(message)
@@ -257,7 +257,8 @@ impl<P: Payload> AgentEnd<P> {
             }
         }
         if !pieces.is_empty() {
-            let age = sent.iter().map(|(_, since)| *since).reduce(ChangeSince::older).map(|oldest| oldest.age(now));
+            let oldest = sent.iter().map(|(_, since)| *since).reduce(ChangeSince::older);
+            let age = oldest.filter(|_| stream.takes_age).map(|oldest| oldest.age(now));
             let message = frame(stream, room, Frame::SnapshotChunk { pieces, digest: Some(digest), age });
             if !sent.is_empty() {
                 stream.unacknowledged.push_back(SentChanges { seq: stream.seq, changes: sent });

@@ -49,6 +49,10 @@ pub(super) struct Stream<P: Payload> {
     pub(super) offer: Option<Offer>,
     /// The stream's number; set by Welcome.
     pub(super) generation: Option<u64>,
+    /// What the writer named in Welcome.
+    pub(super) writer_capabilities: Vec<String>,
+    /// Whether [`capability::CHANGE_AGE`](crate::capability::CHANGE_AGE) is among them.
+    pub(super) takes_age: bool,
     pub(super) goodbye: Option<Goodbye>,
     pub(super) ended: bool,
     /// Unknown scopes that were announced to the writer.
@@ -79,6 +83,8 @@ impl<P: Payload> Stream<P> {
             opened: now,
             offer: None,
             generation: None,
+            writer_capabilities: Vec::new(),
+            takes_age: false,
             goodbye: None,
             ended: false,
             announced: UnknownScopes::default(),

@@ -25,6 +25,8 @@ impl<P: Payload> WriterEnd<P> {
                 self.scope_unknown(&scope, &reason);
                 out.push(WriterOutput::ScopeUnknown);
             }
+            // Nothing more: the snapshot that runs may have come whole, and ends at its place.
+            AgentMessage::ScopeUnknownAhead { scope, reason } => self.knowledge.add_unknown(&scope, &reason),
             AgentMessage::ReportCredit(credit) => self.reports.set_credit(credit),
             AgentMessage::ReportAck(seq) => self.reports_acknowledged(seq, &mut out),
             AgentMessage::ReportsDone(numbers) => self.reports_done(numbers, &mut out),

@@ -7,8 +7,9 @@ use gimbal_model::{
     Conditions, Digest, DigestTree, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, SourceKey,
 };
 use gimbal_session::{
-    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, ChangeAge, Credit, Data, Frame, Hello, Need, Piece, PieceChange,
-    Reject, RejectReason, Scope, Summary, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, ChangeAge, Credit, Data, Frame, Hello, Need, Payload as _,
+    Piece, PieceChange, Reject, RejectReason, Scope, Services, Summary, Welcome, WriterEnd, WriterLimits,
+    WriterMessage, WriterOutput,
 };
 
 pub const WIDE: Credit = Credit { changes: 10_000, bytes: 64 << 20 };
@@ -71,6 +72,10 @@ pub fn welcome(need: Need) -> WriterMessage {
 }
 
 pub fn welcome_with(need: Need, credit: Credit) -> WriterMessage {
+    welcome_naming(need, credit, Services::CAPABILITIES)
+}
+
+pub fn welcome_naming(need: Need, credit: Credit, capabilities: &[&str]) -> WriterMessage {
     WriterMessage::Welcome(Welcome {
         protocol: 1,
         generation: 7,
@@ -78,6 +83,7 @@ pub fn welcome_with(need: Need, credit: Credit) -> WriterMessage {
         credit,
         backend: "b".into(),
         heartbeat_timeout: TIMEOUT,
+        capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
     })
 }
 

@@ -2,10 +2,12 @@
 
 mod agent;
 mod agent_snapshot;
+mod capabilities;
 mod common;
 mod credit;
 mod flow;
 mod model;
+mod overtaking;
 mod room;
 mod world;
 mod writer;

@@ -21,6 +21,7 @@ enum Op {
     WriterSends,
     AgentReceives(u8),
     Harm(Harm),
+    Overtake,
     Settle(usize, bool),
     Cut,
     Connect,
@@ -56,6 +57,7 @@ fn ops() -> impl Strategy<Value = Op> {
         10 => Just(Op::WriterSends),
         10 => (1u8..6).prop_map(Op::AgentReceives),
         3 => harm.prop_map(Op::Harm),
+        2 => Just(Op::Overtake),
         12 => (any::<usize>(), proptest::bool::weighted(0.2)).prop_map(|(at, rejected)| Op::Settle(at, rejected)),
         1 => Just(Op::Cut),
         4 => Just(Op::Connect),
@@ -87,6 +89,7 @@ fn run(world: &mut World, op: &Op) {
         Op::WriterSends => drain(1, || world.writer_sends()),
         Op::AgentReceives(times) => drain(*times, || world.agent_receives()),
         Op::Harm(harm) => world.harm(harm),
+        Op::Overtake => world.overtake(),
         Op::Settle(at, rejected) => {
             if let Some(key) = world.unsettled.iter().nth(at % world.unsettled.len().max(1)).cloned() {
                 world.settle(&key, *rejected);
@@ -151,9 +154,11 @@ proptest! {
     #[test]
     fn converges_and_never_removes_without_proof(
         (changes, bytes) in (1u32..8, 300u64..6000),
+        older in any::<(bool, bool)>(),
         ops in proptest::collection::vec(ops(), 1..150),
     ) {
         let mut world = World::new(Credit { changes, bytes });
+        world.older = older;
         for op in &ops {
             run(&mut world, op);
         }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use gimbal_model::{Service, SourceKey};
 use gimbal_session::{
-    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Data, Frame, Need, Outcome, PieceChange, RejectReason,
-    Scope, StreamState, Unreadable, WriterEnd, WriterLimits, WriterMessage, WriterOutput, estimated_len,
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, ChangeSince, Credit, Data, Frame, Need, Outcome, PieceChange,
+    RejectReason, Scope, StreamState, Unreadable, WriterEnd, WriterLimits, WriterMessage, WriterOutput, estimated_len,
 };
 
 use crate::common::{TIMEOUT, reject, start};
@@ -32,6 +32,8 @@ pub struct World {
     outstanding: VecDeque<(u64, usize, usize)>,
     pub last_seq: u64,
     pub last_ack: u64,
+    /// Whether the agent, and the writer, is a release older: it names no capabilities.
+    pub older: (bool, bool),
     /// Whether frames were lost on this stream.
     pub lossy: bool,
     /// Whether the agent was asked for a snapshot, so that the next Begin needs no credit.
@@ -45,6 +47,16 @@ pub struct World {
     pub unsettled: BTreeSet<SourceKey>,
     /// The objects in the Gimbal cluster. They outlive every process.
     pub objects: BTreeSet<SourceKey>,
+}
+
+/// Makes of a message what an agent of the former release sends.
+fn as_before(message: &mut AgentMessage) {
+    match message {
+        AgentMessage::Hello(hello) => hello.capabilities.clear(),
+        AgentMessage::Data(Data { frame: Frame::SnapshotChunk { age, .. }, .. }) => *age = None,
+        AgentMessage::Data(Data { frame: Frame::Delta { age, .. }, .. }) => age.caused = None,
+        _ => {}
+    }
 }
 
 fn new_agent() -> AgentEnd {
@@ -69,6 +81,7 @@ impl World {
             outstanding: VecDeque::new(),
             last_seq: 0,
             last_ack: 0,
+            older: (false, false),
             lossy: false,
             asked: false,
             need: None,
@@ -99,7 +112,11 @@ impl World {
             None => self.source.remove(&key),
         };
         if !self.unseen.contains(&key.namespace) && !self.unseen.contains("*") {
-            self.agent.set(key, service, self.now);
+            self.agent.set_since(
+                key,
+                service,
+                ChangeSince { reported: self.now, caused: Some(Duration::from_secs(1)) },
+            );
         }
     }
 
@@ -164,10 +181,17 @@ impl World {
 
     /// The agent sends one message. Returns whether it had one.
     pub fn agent_sends(&mut self) -> bool {
-        let Some(message) = self.agent.next(self.now) else { return false };
+        let Some(mut message) = self.agent.next(self.now) else { return false };
+        if self.older.0 {
+            as_before(&mut message);
+        }
         self.step += 1;
         if let AgentMessage::Data(data) = &message {
             assert_eq!(data.seq, self.last_seq + 1);
+            if let (Some(age), true) = (data.frame.age(), self.older.1) {
+                let is_known = matches!(data.frame, Frame::Delta { .. }) && age.caused.is_none();
+                assert!(is_known, "the writer does not know that age: {age:?}");
+            }
             self.last_seq = data.seq;
             let changes = match &data.frame {
                 Frame::SnapshotChunk { pieces, .. } => pieces.len(),
@@ -209,6 +233,20 @@ impl World {
             Harm::Garble => self.up[at].1 = AgentMessage::Unreadable { reason: "garbled".into() },
             Harm::Entry(with_key) => self.spoil(at, *with_key),
         }
+    }
+
+    /// The next word of an unknown scope passes the data before it.
+    pub fn overtake(&mut self) {
+        let is_data = |sent: &Sent| matches!(sent.1, AgentMessage::Data(_));
+        let unknown = |sent: &Sent| match &sent.1 {
+            AgentMessage::ScopeUnknown { scope, reason } => {
+                Some(AgentMessage::ScopeUnknownAhead { scope: scope.clone(), reason: reason.clone() })
+            }
+            _ => None,
+        };
+        let Some(at) = self.up.iter().position(is_data) else { return };
+        let Some(ahead) = self.up.iter().skip(at).find_map(unknown) else { return };
+        self.up.insert(at, Sent(self.step, ahead));
     }
 
     fn spoil(&mut self, at: usize, with_key: bool) {
@@ -323,9 +361,12 @@ impl World {
     }
 
     pub fn writer_sends(&mut self) -> bool {
-        let messages = self.writer.take_messages();
-        for message in &messages {
+        let mut messages = self.writer.take_messages();
+        for message in &mut messages {
             if let WriterMessage::Welcome(welcome) = message {
+                if self.older.1 {
+                    welcome.capabilities.clear();
+                }
                 self.need = Some(welcome.need.clone());
                 let offered = self.writer.hello().is_some_and(|hello| hello.held.is_some());
                 if offered && welcome.need == Need::Nothing {

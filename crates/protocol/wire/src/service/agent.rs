@@ -17,8 +17,8 @@ use crate::pb::data::Frame as PbFrame;
 use crate::pb::sync_request::Message;
 
 impl From<AgentMessage> for pb::SyncRequest {
-    /// Converts a message to its wire form. `AgentMessage::Unreadable` and unreadable entries are never sent, so they
-    /// are omitted.
+    /// Converts a message to its wire form. `AgentMessage::Unreadable`, `AgentMessage::ScopeUnknownAhead` and unreadable
+    /// entries are never sent, so they are omitted.
     fn from(message: AgentMessage) -> Self {
         let message = match message {
             AgentMessage::Hello(hello) => Some(Message::Hello(encode_hello(hello))),
@@ -35,6 +35,7 @@ impl From<AgentMessage> for pb::SyncRequest {
             | AgentMessage::ReportAck(_)
             | AgentMessage::ReportsDone(_)
             | AgentMessage::ReportUnreadable { .. }
+            | AgentMessage::ScopeUnknownAhead { .. }
             | AgentMessage::Unreadable { .. } => None,
         };
         Self { message }

@@ -171,14 +171,11 @@ fn need() -> impl Strategy<Value = Need> {
 fn writer() -> impl Strategy<Value = WriterMessage> {
     use RejectReason as R;
     let credit = || any::<(u32, u64)>().prop_map(|(changes, bytes)| Credit { changes, bytes });
-    let welcome = (any::<(u32, u64)>(), need(), credit(), ".{0,9}", millis(u32::MAX.into()));
-    let welcome = welcome.prop_map(|((protocol, generation), need, credit, backend, heartbeat_timeout)| Welcome {
-        protocol,
-        generation,
-        need,
-        credit,
-        backend,
-        heartbeat_timeout,
+    let names = (".{0,9}", vec("[a-z]{0,9}", 0..3));
+    let welcome = (any::<(u32, u64)>(), need(), credit(), names, millis(u32::MAX.into()));
+    let welcome = welcome.prop_map(|((protocol, generation), need, credit, names, heartbeat_timeout)| {
+        let (backend, capabilities) = names;
+        Welcome { protocol, generation, need, credit, backend, heartbeat_timeout, capabilities }
     });
     let reason = prop::sample::select(vec![
         R::NameConflict,

@@ -254,6 +254,10 @@ fn a_writer_that_breaks_a_rule_is_told_apart() {
     for (message, reason) in [
         (None, "cannot be decoded"),
         (Some(W::Welcome(pb::Welcome::default())), "need is missing"),
+        (
+            Some(W::Welcome(pb::Welcome { capabilities: vec!["x".repeat(600)], ..Default::default() })),
+            "capability has 600 bytes",
+        ),
         (Some(W::Resolved(pb::Resolved { key: None })), "key is missing"),
         (Some(W::Reject(pb::Reject { key: None, reason: 99, ..Default::default() })), "reason is 99"),
         (Some(W::Resync(pb::Resync { need: Some(pb::Need { need: None }), ..Default::default() })), "need is missing"),
