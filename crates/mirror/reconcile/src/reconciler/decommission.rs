@@ -1,157 +1,21 @@
 //! The removal of everything that a backend published, ordered by an admin, whether or not its agent is connected. It
 //! is written like any other change, slices before their Service, and continues after a restart of the writer.
 
+mod inventory;
+mod order;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
-use gimbal_model::{BackendName, Digest, TargetKey};
+use gimbal_model::{BackendName, TargetKey};
 use gimbal_session::{Goodbye, GoodbyeReason};
+
+pub use inventory::Inventory;
+pub use order::{Decommission, DecommissionOrder, Withdrawal};
 
 use crate::target::Target;
 use crate::{Backend, BackendState, Output, Reconciler, Urgency};
-
-/// A difference of endpoints that is as good as none, where a quarter is less.
-const FEW_ENDPOINTS: u64 = 10;
-
-/// The number of a backend's objects in the Gimbal cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Inventory {
-    /// Services.
-    pub services: u64,
-    /// EndpointSlices.
-    pub slices: u64,
-    /// Endpoints objects.
-    pub endpoints_objects: u64,
-    /// Endpoints in these objects.
-    pub endpoints: u64,
-    /// The sum of the digests of the targets' names.
-    pub names: Digest,
-}
-
-impl Inventory {
-    fn add(&mut self, key: &TargetKey, target: &Target) {
-        self.names = self.names + key.digest();
-        for held in target.observed().objects() {
-            let count = match held.kind {
-                kind if kind == Service::KIND => &mut self.services,
-                kind if kind == EndpointSlice::KIND => &mut self.slices,
-                kind if kind == Endpoints::KIND => &mut self.endpoints_objects,
-                _ => continue,
-            };
-            *count += 1;
-        }
-        self.endpoints += target.observed().endpoint_count() as u64;
-    }
-
-    /// Returns an id for a backend, these figures and the names of the targets. Ordering the removal requires it, as a
-    /// proof that the admin has seen them.
-    #[must_use]
-    pub fn id(&self, backend: &BackendName) -> String {
-        let Self { services, slices, endpoints_objects, endpoints, .. } = self;
-        format!("{backend}-{services}-{slices}-{endpoints_objects}-{endpoints}-{}", self.mark_of_names())
-    }
-
-    /// Whether an id that was given out earlier still names what the backend has: the targets are the same ones, and the
-    /// endpoints, which change all the time, are about as many.
-    #[must_use]
-    pub fn is_named_by(&self, backend: &BackendName, id: &str) -> bool {
-        let figures = id.strip_prefix(backend.as_str()).and_then(|rest| rest.strip_prefix('-'));
-        let parts: Vec<&str> = figures.into_iter().flat_map(|figures| figures.split('-')).collect();
-        let [_, _, _, endpoints, names] = parts[..] else { return false };
-        let near = |said: u64| self.endpoints.abs_diff(said) <= (said / 4).max(FEW_ENDPOINTS);
-        names == self.mark_of_names() && endpoints.parse().is_ok_and(near)
-    }
-
-    /// Returns what differs for other targets. It is short because it guards against a mistake, and not against a source,
-    /// which may remove all of its Services anyway.
-    fn mark_of_names(&self) -> String {
-        let mut text = self.names.to_string();
-        text.truncate(8);
-        text
-    }
-}
-
-/// The progress of an ordered removal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decommission {
-    /// The order is not stored yet. Nothing is removed before it is; otherwise a restart would leave it half done.
-    Ordered {
-        /// The version of the state that contains the order.
-        version: u64,
-    },
-    /// The order is stored, and the endpoints are being made not ready. Nothing is deleted yet.
-    MakingNotReady {
-        /// When to check again whether any is ready.
-        look: Instant,
-    },
-    /// None of the endpoints is ready, until then. Nothing is deleted yet.
-    NotReady {
-        /// When objects are removed.
-        until: Instant,
-    },
-    /// Objects are being removed.
-    Running {
-        /// When to check again whether anything is left.
-        look: Instant,
-        /// Whether nothing was left at the last check. A backend that is to leave stays so until the configuration no longer
-        /// has it.
-        is_over: bool,
-    },
-}
-
-/// The order to remove a backend, as it is stored over restarts of the writer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DecommissionOrder {
-    /// The id with which it was given.
-    pub id: String,
-    /// UID of the object that it is about; `None` if the backend is not an object.
-    pub object: Option<Arc<str>>,
-    /// Since when no endpoint is ready, by the writer's wall clock; `None` as long as some are.
-    pub since: Option<SystemTime>,
-    /// For how long the endpoints are not ready before objects are deleted.
-    pub not_ready_for: Duration,
-}
-
-impl DecommissionOrder {
-    /// Returns how far it is once it is stored. The time counts from when nothing was ready, and not from the order: whoever still needs
-    /// the endpoints has noticed nothing before that.
-    pub(crate) fn stage(&self, now: Instant, wall: SystemTime) -> Decommission {
-        let age = self.since.map(|since| wall.duration_since(since).unwrap_or_default());
-        match self.not_ready_for.saturating_sub(age.unwrap_or_default()) {
-            Duration::ZERO => Decommission::Running { look: now, is_over: false },
-            left if age.is_some() => Decommission::NotReady { until: now + left },
-            _ => Decommission::MakingNotReady { look: now },
-        }
-    }
-
-    /// The time begins now at the latest: a wall clock that was set back gives the endpoints the whole of it once more, and not more.
-    /// Returns whether that changes anything.
-    pub(crate) fn begins_by(&mut self, wall: SystemTime) -> bool {
-        let is_ahead = self.since.is_some_and(|since| since > wall);
-        if is_ahead {
-            self.since = Some(wall);
-        }
-        is_ahead
-    }
-
-    /// Returns when objects are deleted, by the wall clock; `None` as long as endpoints are ready.
-    pub(crate) fn ends(&self) -> Option<SystemTime> {
-        self.since?.checked_add(self.not_ready_for)
-    }
-}
-
-/// Why the order to remove a backend is over before anything, or everything, of it is removed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Withdrawal {
-    /// The configuration admits the backend (again).
-    Admitted,
-    /// The order was about an object that is gone, and another one has its name.
-    OtherObject,
-    /// The backend had other Services, or far more or fewer endpoints, by the time at which the order was stored.
-    OtherFigures,
-}
 
 /// What becomes of a backend that is to leave, or that is being removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
