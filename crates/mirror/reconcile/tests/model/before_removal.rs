@@ -5,26 +5,18 @@ use std::time::{Duration, SystemTime};
 use gimbal_kubernetes_objects::Endpoints;
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_plan::{Body, EndpointsApi};
-use gimbal_reconcile::{Mode, Policy, Quota, RemovalPolicy, RemovalState, Withdrawal};
+use gimbal_reconcile::{Mode, Policy, Quota, RemovalPolicy, RemovalState, Withdrawal, Written};
 
 use super::OPEN;
 use super::check::check;
+use super::server::Luck;
 use super::world::{BACKENDS, World, key, service};
 
-const WAIT: Duration = Duration::from_secs(60);
+pub(super) const WAIT: Duration = Duration::from_secs(60);
 
 /// Two Services of a backend that is to leave, and whose removal is ordered. The order is not stored yet.
-fn ordered(api: EndpointsApi, not_ready_for: Duration) -> (World, BackendName, Policy) {
+pub(super) fn ordered(api: EndpointsApi, not_ready_for: Duration) -> (World, BackendName, Policy) {
     ordered_with(api, not_ready_for, &[key(0), key(3)])
-}
-
-/// The same of a backend that is an object with this UID.
-fn ordered_of(uid: &str, api: EndpointsApi) -> (World, BackendName, Policy) {
-    let (mut world, name, admitted) = prepared(api, WAIT, &[key(0), key(3)]);
-    world.objects.insert(name.clone(), uid.into());
-    world.configure(0, Some(Policy { leaving: true, ..admitted.clone() }));
-    order(&mut world, &name);
-    (world, name, admitted)
 }
 
 /// The same with these Services, each with an endpoint and with the label of its number.
@@ -35,7 +27,7 @@ fn ordered_with(api: EndpointsApi, not_ready_for: Duration, keys: &[SourceKey]) 
     (world, name, admitted)
 }
 
-fn prepared(api: EndpointsApi, not_ready_for: Duration, keys: &[SourceKey]) -> (World, BackendName, Policy) {
+pub(super) fn prepared(api: EndpointsApi, not_ready_for: Duration, keys: &[SourceKey]) -> (World, BackendName, Policy) {
     let name = BackendName::parse(BACKENDS[0]).unwrap();
     let mut world = World::new(api, OPEN);
     for (n, key) in (0..).zip(keys) {
@@ -47,14 +39,14 @@ fn prepared(api: EndpointsApi, not_ready_for: Duration, keys: &[SourceKey]) -> (
     (world, name, admitted)
 }
 
-fn order(world: &mut World, name: &BackendName) {
+pub(super) fn order(world: &mut World, name: &BackendName) {
     world.silent = Some(0);
     let id = world.writer.inventory(name).id(name);
     world.writer.decommission(name, &id).unwrap();
 }
 
 /// Returns how many objects with endpoints there are, and how many of these endpoints are ready.
-fn ready(world: &World) -> (usize, usize) {
+pub(super) fn ready(world: &World) -> (usize, usize) {
     let slices = world.slices().flat_map(|slice| &slice.endpoints);
     let ready = slices.filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
     let packed = world.server.objects.values().filter_map(|body| match body {
@@ -270,59 +262,76 @@ fn an_order_that_was_stored_late_is_about_what_was_there() {
     world.set(0, &key(2), Some(service(0, 0, &[7])));
     world.settle_for(Duration::from_secs(5));
     assert_eq!(world.services().count(), 3);
+    world.cut(0);
+    world.pass(Duration::from_secs(1));
+    world.pass(Duration::from_secs(20));
     world.keeps = true;
     world.writer.keep_decision(&name).unwrap();
+    world.collect();
+    let away = world.writer.backends()[&name].loss().disconnected_for(world.now).unwrap();
+    assert!(away >= Duration::from_secs(20), "it is as lost as before: {away:?}");
+    world.silent = None;
     world.settle_for(2 * WAIT);
     assert_eq!((ready(&world), world.services().count()), ((3, 3), 3));
     assert_eq!(world.kept[&name].decommission, None);
-    assert!(world.writer.backends()[&name].is_connected());
     assert_eq!(world.withdrawn.iter().map(|told| told.3).collect::<Vec<_>>(), [Withdrawal::OtherFigures]);
 }
 
-/// An order is about the object that somebody has seen, and not about the next one of its name, whatever that says.
-#[test]
-fn an_order_ends_with_another_object_of_the_name() {
-    for (next, is_restarted) in [(None, false), (Some(Mode::Quarantine), false), (Some(Mode::Quarantine), true)] {
-        let (mut world, name, admitted) = ordered_of("one", EndpointsApi::EndpointSlices);
-        world.settle_for(Duration::from_secs(5));
-        assert_eq!(world.kept[&name].decommission.as_ref().unwrap().object.as_deref(), Some("one"));
-        // Its finalizer is taken away, so it goes, and the time goes on.
-        world.objects.clear();
-        world.configure(0, None);
-        world.settle_for(Duration::from_secs(5));
-        assert!(world.kept[&name].decommission.is_some() && world.withdrawn.is_empty());
-        // One of its name whose spec cannot be used, or that is in quarantine.
-        world.objects.insert(name.clone(), "two".into());
-        match next {
-            Some(mode) if is_restarted => {
-                world.policies.insert(name.clone(), Policy { mode, ..admitted });
-                world.restart_writer();
-            }
-            next => world.configure(0, next.map(|mode| Policy { mode, ..admitted })),
-        }
-        world.settle_for(2 * WAIT);
-        assert_eq!((ready(&world), world.services().count()), ((2, 0), 2), "{next:?} {is_restarted}");
-        assert_eq!(world.kept[&name].decommission, None);
-        let withdrawn: Vec<_> = world.withdrawn.iter().map(|told| (told.2, told.3)).collect();
-        assert_eq!(withdrawn, [(2, Withdrawal::OtherObject)]);
-    }
+/// The same with one change in a second.
+fn slow(policy: &Policy) -> Policy {
+    Policy { quota: Quota { changes_per_second: Some(1), ..policy.quota }, ..policy.clone() }
 }
 
-/// The same object goes on to be removed: another spec, or a definition that went, makes no other object of it.
+/// Whoever has seen enough need not wait until everything is not ready.
 #[test]
-fn an_order_goes_on_for_its_object() {
-    let (mut world, name, admitted) = ordered_of("one", EndpointsApi::EndpointSlices);
+fn the_time_before_a_removal_can_be_left_out_before_it_begins() {
+    let keys: Vec<SourceKey> = (0..20).map(|n| SourceKey::new("one", format!("s{n}"))).collect();
+    let (mut world, _, admitted) = ordered_with(EndpointsApi::EndpointSlices, WAIT, &keys);
+    world.collect();
+    let on_removal = RemovalPolicy { not_ready_for: Duration::ZERO };
+    world.configure(0, Some(Policy { leaving: true, on_removal, ..slow(&admitted) }));
+    let mut first = None;
+    world.settle_watched(Duration::from_secs(5), |world| {
+        let (slices, ready) = ready(world);
+        first = first.or((slices < keys.len()).then_some(ready));
+    });
+    assert!(first.unwrap() > 15, "{first:?} are ready when the first goes");
+    assert_eq!(world.services().count(), 0);
+}
+
+/// A writer that knows of the order, and not yet of the objects, takes nothing for done.
+#[test]
+fn the_time_before_a_removal_does_not_begin_before_everything_is_listed() {
+    let (mut world, name, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    world.collect();
+    world.restart_writer_unlisted();
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.kept[&name].decommission.as_ref().unwrap().since, None);
+    world.list();
     world.settle_for(Duration::from_secs(5));
-    world.configure(0, Some(Policy { mode: Mode::Quarantine, leaving: true, ..admitted }));
-    world.settle_for(WAIT);
-    assert_eq!((world.services().count(), world.withdrawn.len()), (0, 0));
-    // One that was stored by an earlier version names no object.
-    let (mut world, _, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    assert_eq!((ready(&world), world.services().count()), ((2, 0), 2));
+}
+
+/// A webhook that has all endpoints ready keeps no removal either: its form is accepted.
+#[test]
+fn endpoints_that_are_ready_whatever_is_written_do_not_count() {
+    let (mut world, name, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    world.collect();
+    while let Some(job) = world.writer.next_job(world.now) {
+        let written = job.carry_out(|action| match world.server.write(action, Luck::Good) {
+            Written::Answered(Body::Slice(mut slice)) => {
+                slice.endpoints.iter_mut().for_each(|endpoint| endpoint.conditions.ready = Some(true));
+                Written::Answered(world.server.put(Body::Slice(slice)))
+            }
+            other => other,
+        });
+        world.writer.finish(&job, written, world.now);
+        while world.watch() {}
+    }
     world.settle_for(Duration::from_secs(5));
-    world.objects.insert(name, "two".into());
-    world.configure(0, Some(Policy { mode: Mode::Quarantine, ..admitted }));
+    assert_eq!((ready(&world), until(&world, &name).is_some()), ((2, 2), true));
     world.settle_for(WAIT);
-    assert_eq!((world.services().count(), world.withdrawn.len()), (0, 0));
+    assert_eq!(world.services().count(), 0);
 }
 
 /// However slowly it is written, nothing is deleted whose endpoints were ready until then. That other writes were refused before is no
@@ -339,8 +348,13 @@ fn a_backend_that_is_written_slowly_has_the_whole_time_too() {
             world.settle_for(Duration::from_secs(5));
             assert_eq!(world.rejects(0).len(), keys.len());
         }
-        let quota = Quota { changes_per_second: Some(1), ..admitted.quota };
-        world.configure(0, Some(Policy { leaving: true, quota, ..admitted }));
+        world.configure(0, Some(Policy { leaving: true, ..slow(&admitted) }));
+        if has_refusals {
+            // The one change of this second: until the next, none of what was refused is tried again.
+            world.set(0, &keys[0], Some(service(REFUSED, 0, &[0, 1])));
+            while world.speak(0) | world.hear(0) {}
+            assert!(world.start_job() && world.finish_job(Luck::Good));
+        }
         order(&mut world, &name);
         world.settle_watched(WAIT + Duration::from_secs(5), |world| {
             let (slices, ready) = ready(world);
@@ -374,6 +388,7 @@ fn who_has_nothing_is_not_kept_out() {
         world.silent = None;
         world.settle_for(Duration::from_secs(5));
         assert!(world.writer.backends()[&name].is_connected(), "stored: {stored}");
+        assert_eq!(world.writer.backends()[&name].decommission(), None);
         assert_eq!(world.kept[&name].decommission, None);
     }
     let (mut world, name, _) = ordered_with(EndpointsApi::EndpointSlices, WAIT, &[]);
@@ -415,20 +430,4 @@ fn what_no_configuration_names_goes_at_once() {
         world.settle_for(Duration::from_secs(5));
         assert_eq!(world.services().count(), 0, "restarts: {restarts}");
     }
-}
-
-/// Who does not lead knows the configuration, and takes nothing back.
-#[test]
-fn an_order_is_ended_by_who_leads() {
-    let (mut world, name, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    world.settle_for(Duration::from_secs(5));
-    world.lose_lease();
-    let stored = world.kept[&name].clone();
-    world.writer.restore(&name, stored, world.now, world.wall);
-    world.configure(0, Some(admitted));
-    assert!(world.writer.backends()[&name].decommission().is_some());
-    assert!(world.kept[&name].decommission.is_some() && world.withdrawn.is_empty());
-    world.regain_lease();
-    world.settle_for(Duration::from_secs(5));
-    assert_eq!((world.kept[&name].decommission.as_ref(), world.withdrawn.len()), (None, 1));
 }

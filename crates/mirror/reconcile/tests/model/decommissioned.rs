@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use gimbal_model::BackendName;
 use gimbal_plan::EndpointsApi;
-use gimbal_reconcile::{NotDecommissioned, Policy, RemovalState, Withdrawal};
+use gimbal_reconcile::{Mode, NotDecommissioned, Policy, RemovalState, Withdrawal};
 
 use super::OPEN;
+use super::before_removal::{WAIT, order, ordered, prepared, ready};
 use super::check::check;
 use super::server::Luck;
 use super::world::{BACKENDS, World, key, service};
@@ -216,4 +217,75 @@ fn without_a_configuration_an_order_goes_on() {
     world.writer.add_backend(&name, admitted, world.now);
     world.settle_for(Duration::from_secs(5));
     assert_eq!(world.writer.inventory(&name).services, 0);
+}
+
+/// Two Services of a backend that is an object with this UID and is to leave, and whose removal is ordered.
+fn ordered_of(uid: &str, api: EndpointsApi) -> (World, BackendName, Policy) {
+    let (mut world, name, admitted) = prepared(api, WAIT, &[key(0), key(3)]);
+    world.objects.insert(name.clone(), uid.into());
+    world.configure(0, Some(Policy { leaving: true, ..admitted.clone() }));
+    order(&mut world, &name);
+    (world, name, admitted)
+}
+
+/// An order is about the object that somebody has seen, and not about the next one of its name, whatever that says.
+#[test]
+fn an_order_ends_with_another_object_of_the_name() {
+    for (next, is_restarted) in [(None, false), (Some(Mode::Quarantine), false), (Some(Mode::Quarantine), true)] {
+        let (mut world, name, admitted) = ordered_of("one", EndpointsApi::EndpointSlices);
+        world.settle_for(Duration::from_secs(5));
+        assert_eq!(world.kept[&name].decommission.as_ref().unwrap().object.as_deref(), Some("one"));
+        // Its finalizer is taken away, so it goes, and the time goes on.
+        world.objects.clear();
+        world.configure(0, None);
+        world.settle_for(Duration::from_secs(5));
+        assert!(world.kept[&name].decommission.is_some() && world.withdrawn.is_empty());
+        // One of its name whose spec cannot be used, or that is in quarantine.
+        world.objects.insert(name.clone(), "two".into());
+        match next {
+            Some(mode) if is_restarted => {
+                world.policies.insert(name.clone(), Policy { mode, ..admitted });
+                world.restart_writer();
+            }
+            next => world.configure(0, next.map(|mode| Policy { mode, ..admitted })),
+        }
+        world.settle_for(2 * WAIT);
+        assert_eq!((ready(&world), world.services().count()), ((2, 0), 2), "{next:?} {is_restarted}");
+        assert_eq!(world.kept[&name].decommission, None);
+        let withdrawn: Vec<_> = world.withdrawn.iter().map(|told| (told.2, told.3)).collect();
+        assert_eq!(withdrawn, [(2, Withdrawal::OtherObject)]);
+    }
+}
+
+/// The same object goes on to be removed: another spec, or a definition that went, makes no other object of it.
+#[test]
+fn an_order_goes_on_for_its_object() {
+    let (mut world, name, admitted) = ordered_of("one", EndpointsApi::EndpointSlices);
+    world.settle_for(Duration::from_secs(5));
+    world.configure(0, Some(Policy { mode: Mode::Quarantine, leaving: true, ..admitted }));
+    world.settle_for(WAIT);
+    assert_eq!((world.services().count(), world.withdrawn.len()), (0, 0));
+    // One that was stored by an earlier version names no object.
+    let (mut world, _, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    world.settle_for(Duration::from_secs(5));
+    world.objects.insert(name, "two".into());
+    world.configure(0, Some(Policy { mode: Mode::Quarantine, ..admitted }));
+    world.settle_for(WAIT);
+    assert_eq!((world.services().count(), world.withdrawn.len()), (0, 0));
+}
+
+/// Who does not lead knows the configuration, and takes nothing back.
+#[test]
+fn an_order_is_ended_by_who_leads() {
+    let (mut world, name, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    world.settle_for(Duration::from_secs(5));
+    world.lose_lease();
+    let stored = world.kept[&name].clone();
+    world.writer.restore(&name, stored, world.now, world.wall);
+    world.configure(0, Some(admitted));
+    assert!(world.writer.backends()[&name].decommission().is_some());
+    assert!(world.kept[&name].decommission.is_some() && world.withdrawn.is_empty());
+    world.regain_lease();
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!((world.kept[&name].decommission.as_ref(), world.withdrawn.len()), (None, 1));
 }
