@@ -93,10 +93,10 @@ fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value 
     };
     let source = |source: &pb::SourceFreshness| json!({"kind": source.kind, "ageMs": kind_age(backend, source)});
     let removal = |removal: &pb::DecommissionProgress| {
-        let pb::DecommissionProgress { id, services, endpoint_slices, endpoints, removed_in_ms } = removal;
+        let pb::DecommissionProgress { id, services, endpoint_slices, endpoints, removed_in_ms, unstored } = removal;
         json!({
             "id": id, "services": services, "endpointSlices": endpoint_slices, "endpoints": endpoints,
-            "removedInMs": removed_in_ms,
+            "removedInMs": removed_in_ms, "unstored": unstored,
         })
     };
     let unknown = |unknown: &pb::UnknownScope| {

@@ -2,7 +2,6 @@
 //! backends then is returned. No I/O.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use gimbal_backend::{AskedOrders, BackendAnswer, NAMED_SERVICES, OrderBook, Standing};
 use gimbal_model::BackendName;
@@ -32,7 +31,6 @@ pub(crate) fn look_at(
     state: &mut Reconciler,
     book: &mut OrderBook,
     asked: &[AskedObject],
-    now: Instant,
 ) -> Option<BTreeMap<BackendName, KnownBackend>> {
     if !state.is_leading() {
         return None;
@@ -42,7 +40,7 @@ pub(crate) fn look_at(
         let name = &asked.orders.name;
         let is_listed = state.backends().get(name).is_some_and(|backend| backend.is_listed());
         let may_order = asked.orders.is_leaving || (asked.in_force && is_listed);
-        let answers = may_order.then(|| book.carry_out(state, &asked.orders, now));
+        let answers = may_order.then(|| book.carry_out(state, &asked.orders));
         let backend = state.backends().get(name).filter(|backend| backend.is_listed());
         let is_removed = asked.orders.is_leaving || backend.is_some_and(|backend| backend.decommission().is_some());
         let standing = backend.filter(|_| asked.in_force);

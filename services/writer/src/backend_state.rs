@@ -20,7 +20,7 @@ const DECOMMISSION: &str = "decommission";
 /// 1 remove objects at once for whatever the other one names; this one they do not see, so they remove nothing.
 const DECOMMISSION_LATER: &str = "decommissionLater";
 /// Every key. One that is left out here would stay for ever in a record that a newer program wrote before.
-const KEYS: [&str; 27] = [
+const KEYS: [&str; 28] = [
     "incarnation",
     WINDOW.at,
     WINDOW.base,
@@ -46,6 +46,7 @@ const KEYS: [&str; 27] = [
     "lostStage",
     DECOMMISSION,
     DECOMMISSION_LATER,
+    "decommissionObject",
     "decommissionSince",
     "decommissionNotReadyMs",
 ];
@@ -162,9 +163,15 @@ fn render(state: &BackendState) -> RecordData {
         put("lostSince", time(loss.since));
         put("lostStage", loss.stage.as_str().to_owned());
     }
-    if let Some(DecommissionOrder { id, since, not_ready_for }) = &state.decommission {
+    if let Some(order) = &state.decommission {
+        let DecommissionOrder { id, object, since, not_ready_for } = &**order;
         put(if not_ready_for.is_zero() { DECOMMISSION } else { DECOMMISSION_LATER }, id.clone());
-        put("decommissionSince", time(*since));
+        if let Some(object) = object {
+            put("decommissionObject", object.to_string());
+        }
+        if let Some(since) = since {
+            put("decommissionSince", time(*since));
+        }
         put("decommissionNotReadyMs", not_ready_for.as_millis().to_string());
     }
     data
@@ -199,11 +206,11 @@ fn parse(data: &RecordData) -> (BackendState, Vec<&'static str>) {
         Some(LossRecord { since, stage })
     });
     let decommission = text(DECOMMISSION).or_else(|| text(DECOMMISSION_LATER)).map(|id| {
-        // Format 1 removed at once, and an order that cannot be read goes on as one of its: it was approved.
+        // Format 1 removed at once, and wrote neither figure. The time begins anew where it cannot be read when it began.
         let since = record(data, "decommissionSince", &mut odd, Some);
-        let not_ready_for = since.and_then(|_| number(data, "decommissionNotReadyMs")).map(Duration::from_millis);
-        let (since, not_ready_for) = (since.unwrap_or(SystemTime::UNIX_EPOCH), not_ready_for.unwrap_or_default());
-        DecommissionOrder { id: id.clone(), since, not_ready_for }
+        let not_ready_for = number(data, "decommissionNotReadyMs").map(Duration::from_millis).unwrap_or_default();
+        let object = text("decommissionObject").map(|uid| uid.as_str().into());
+        Box::new(DecommissionOrder { id: id.clone(), object, since, not_ready_for })
     });
     let incarnation = text("incarnation").cloned();
     (BackendState { incarnation, window, hold, ready_window, ready_hold, loss, decommission }, odd)
@@ -286,11 +293,12 @@ mod tests {
                 to_nothing: false,
             }),
             loss: Some(LossRecord { since: at(1_600_000_000), stage: Stage::NotReady }),
-            decommission: Some(DecommissionOrder {
+            decommission: Some(Box::new(DecommissionOrder {
                 id: "node02-1-2-0-3".into(),
-                since: at(1_600_000_001),
+                object: Some("uid-1".into()),
+                since: Some(at(1_600_000_001)),
                 not_ready_for: Duration::from_millis(90_500),
-            }),
+            })),
         }
     }
 
@@ -306,7 +314,7 @@ mod tests {
     fn the_keys_are_those_that_are_written() {
         let mut at_once = full();
         at_once.decommission =
-            at_once.decommission.map(|order| DecommissionOrder { not_ready_for: Duration::ZERO, ..order });
+            at_once.decommission.map(|order| Box::new(DecommissionOrder { not_ready_for: Duration::ZERO, ..*order }));
         let mut written = render(&full());
         written.extend(render(&at_once));
         let mut keys = KEYS;
@@ -361,19 +369,22 @@ mod tests {
 
     #[test]
     fn an_order_of_an_earlier_version_is_one_that_removes_at_once() {
-        let order = |since, not_ready_for| DecommissionOrder { id: "a-1".into(), since, not_ready_for };
-        let state = |order| BackendState { decommission: Some(order), ..BackendState::default() };
-        let mut data = render(&state(order(at(1), Duration::from_secs(60))));
+        let order = |since, not_ready_for| DecommissionOrder { id: "a-1".into(), object: None, since, not_ready_for };
+        let state = |order| BackendState { decommission: Some(Box::new(order)), ..BackendState::default() };
+        let minute = Duration::from_secs(60);
+        let mut data = render(&state(order(Some(at(1)), minute)));
         // Format 1 does not see it, so a writer that is taken back removes nothing.
         assert_eq!(data.get("decommission"), None);
-        assert_eq!(parse(&data), (state(order(at(1), Duration::from_secs(60))), Vec::new()));
+        assert_eq!(parse(&data), (state(order(Some(at(1)), minute)), Vec::new()));
         data.insert("decommissionSince".into(), "yesterday".into());
-        let at_once = state(order(SystemTime::UNIX_EPOCH, Duration::ZERO));
-        assert_eq!(parse(&data), (at_once.clone(), vec!["decommissionSince"]));
-        let data = render(&state(order(at(1), Duration::ZERO)));
+        assert_eq!(parse(&data), (state(order(None, minute)), vec!["decommissionSince"]), "its time begins anew");
+        data.remove("decommissionSince");
+        assert_eq!(data, render(&state(order(None, minute))), "its time has not begun");
+        assert_eq!(parse(&data), (state(order(None, minute)), Vec::new()));
+        let data = render(&state(order(Some(at(1)), Duration::ZERO)));
         assert_eq!((&*data["decommission"], data.get("decommissionLater")), ("a-1", None));
         let of_format_1 = RecordData::from([("decommission".to_owned(), "a-1".to_owned())]);
-        assert_eq!(parse(&of_format_1), (at_once, Vec::new()));
+        assert_eq!(parse(&of_format_1), (state(order(None, Duration::ZERO)), Vec::new()));
     }
 
     #[test]

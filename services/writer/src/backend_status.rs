@@ -170,7 +170,7 @@ impl StatusWriter {
         let asked: Vec<AskedObject> = targets.iter().map(|target| self.asked(target)).collect();
         let mut book = std::mem::take(&mut self.said.orders);
         let look = move |state: &mut Reconciler| {
-            let known = look_at(state, &mut book, &asked, Instant::now());
+            let known = look_at(state, &mut book, &asked);
             (known, book)
         };
         let (known, book) = self.owner.ask(look).await?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::BackendName;
-use gimbal_reconcile::{Backend, Inventory, Mode, NotDecommissioned, Reconciler, Stage};
+use gimbal_reconcile::{Backend, Decommission, Inventory, Mode, NotDecommissioned, Reconciler, Stage};
 use gimbal_wire::pb;
 use tonic::Status;
 
@@ -24,7 +24,7 @@ pub(crate) fn answer(
     let inventory = if request.dry_run {
         state.inventory(name)
     } else {
-        state.decommission(name, &request.id, Instant::now()).map_err(|error| match error {
+        state.decommission(name, &request.id).map_err(|error| match error {
             NotDecommissioned::NotReady => Status::unavailable(error.to_string()),
             NotDecommissioned::OtherFigures { .. }
             | NotDecommissioned::UnderWay(_)
@@ -51,11 +51,16 @@ fn refusal(backend: &Backend, any: bool) -> Option<String> {
 
 /// Returns the removal of a backend and what is left to remove; `None` if the backend is not being removed.
 pub(crate) fn progress(state: &Reconciler, backend: &Backend) -> Option<pb::DecommissionProgress> {
-    let id = backend.decommission().and_then(|_| Some(backend.state().decommission.as_ref()?.id.clone()))?;
-    let left = backend.not_ready_until().map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
+    let (stage, order) = (backend.decommission()?, backend.state().decommission.as_ref()?);
+    let left = match stage {
+        // It has not begun to count.
+        Decommission::MakingNotReady { .. } => Some(order.not_ready_for),
+        _ => backend.not_ready_until().map(|until| until.duration_since(SystemTime::now()).unwrap_or_default()),
+    };
     let removed_in_ms = left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
     let Inventory { services, slices, endpoints, .. } = state.inventory(backend.name());
-    Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints, removed_in_ms })
+    let (id, unstored) = (order.id.clone(), matches!(stage, Decommission::Ordered { .. }));
+    Some(pb::DecommissionProgress { id, services, endpoint_slices: slices, endpoints, removed_in_ms, unstored })
 }
 
 /// Returns how long a backend has been lost, and which loss stage applies.

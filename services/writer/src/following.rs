@@ -7,6 +7,7 @@ use std::time::Instant;
 use gimbal_admission::FollowedFile;
 use gimbal_backend::{BackendSpec, KnownObject};
 use gimbal_model::BackendName;
+use gimbal_reconcile::Reconciler;
 use tokio::sync::watch;
 
 use crate::backend_status::{StatusTargets, status_targets};
@@ -45,6 +46,12 @@ impl ConfigSources {
         self.base.with_backends(watch.objects().known().filter_map(backend).collect())
     }
 
+    /// Returns the UIDs of the objects that are there or stay in force, whether or not anything of them is.
+    pub(crate) fn objects(&self) -> BTreeMap<BackendName, Arc<str>> {
+        let known = self.watch.iter().flat_map(|watch| watch.objects().known());
+        known.map(|(name, known)| (name.clone(), known.uid.into())).collect()
+    }
+
     /// Waits for news. Cancel safe.
     async fn news(&mut self) -> News {
         let objects = self.watch.is_some();
@@ -75,6 +82,8 @@ pub(crate) struct Following {
     pub(crate) metrics: Metrics,
     /// The objects that get a status.
     pub(crate) targets: watch::Sender<StatusTargets>,
+    /// The objects as the state knows them.
+    pub(crate) objects: BTreeMap<BackendName, Arc<str>>,
     /// What was logged.
     pub(crate) logged: Logged,
 }
@@ -125,13 +134,23 @@ impl Following {
         if let Some(watch) = &self.sources.watch {
             self.targets.send_replace(status_targets(watch.objects()));
         }
-        if config == **self.current.config().borrow() {
+        let objects = self.sources.objects();
+        let is_known = config == **self.current.config().borrow();
+        if is_known && objects == self.objects {
             return Ok(());
         }
-        let policies = config.policies();
+        let (policies, known) = (config.policies(), objects.clone());
         // The state first: an agent of a new backend that is admitted must find its backend known.
-        self.owner.ask(move |state| state.configure(policies, Instant::now())).await?;
-        self.current.replace(config);
+        let follow = move |state: &mut Reconciler| {
+            let now = Instant::now();
+            state.configure(policies, now);
+            state.set_objects(known, now);
+        };
+        self.owner.ask(follow).await?;
+        self.objects = objects;
+        if !is_known {
+            self.current.replace(config);
+        }
         Ok(())
     }
 }

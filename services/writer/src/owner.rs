@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_guard::GuardEvent;
 use gimbal_model::{BackendName, SourceKey};
-use gimbal_reconcile::{Journey, JourneyEnd, JourneyLegs, Output, Reconciler, Stage};
+use gimbal_reconcile::{Journey, JourneyEnd, JourneyLegs, Output, Reconciler, Stage, Withdrawal};
 use gimbal_runtime::Exit;
 use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, TraceContext, WriterMessage};
 use gimbal_traces::{SettledChange, Traces};
@@ -46,10 +46,6 @@ const SHOW: Duration = Duration::from_secs(1);
 pub const STREAM_QUEUE: usize = 512;
 /// Places of the queue that are kept for the messages that end a stream.
 const LAST_WORDS: usize = 8;
-/// What is logged of an order to remove a backend that is over, and what to do if it is not meant so.
-const WITHDRAWN: &str = "the removal of this backend was approved, and is over: the configuration of this writer admits it. What is left of it \
-    stays, and its agent is let in. Where it is to go, see that every writer has the configuration without it, or delete its object, and \
-    approve the removal again";
 /// How long writes in flight may take to end at shutdown.
 const LAST_WRITES: Duration = Duration::from_secs(3);
 
@@ -338,8 +334,9 @@ impl StateOwner {
                         self.parts.keeper.forget(epoch, backend);
                     }
                 }
-                Output::RemovalWithdrawn { backend, id, services } => {
-                    tracing::warn!(%backend, id, services, "{WITHDRAWN}");
+                Output::RemovalWithdrawn { backend, id, services, why } => {
+                    let why = withdrawn(why);
+                    tracing::warn!(%backend, id, services, "the removal of this backend was approved, and is over: {why}");
                 }
                 Output::Loss { backend, stage, lost_for } => {
                     let seconds = lost_for.as_secs();
@@ -455,6 +452,24 @@ impl StateOwner {
             tracing::warn!(under_way, "some writes did not end in time; the next writer repairs what they leave");
         }
         // Dropping `self` drops the keeper, whose task ends after it has written what is pending.
+    }
+}
+
+/// Returns why an order to remove a backend is over, and what to do if it is not meant so.
+fn withdrawn(why: Withdrawal) -> &'static str {
+    match why {
+        Withdrawal::Admitted => {
+            "the configuration of this writer admits it. What is left of it stays, and its agent is let in. Where it is to go, see that every \
+             writer has the configuration without it, or delete its object, and approve the removal again"
+        }
+        Withdrawal::OtherObject => {
+            "it was approved for an object that is gone, and another one has its name. What is left of it stays. Where it is to go, delete this \
+             object, and approve its removal"
+        }
+        Withdrawal::OtherFigures => {
+            "it could not be stored at once, and what would go is another by now. Everything stays as it is. Where it is to go, approve the \
+             removal again, of what is there now"
+        }
     }
 }
 

@@ -143,7 +143,9 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         comparison_interval: args.comparison_interval.into(),
     })
     .with_grace(args.loss_grace.into());
-    state.configure(current.config().borrow().policies(), Instant::now());
+    let (objects, now) = (sources.objects(), Instant::now());
+    state.configure(current.config().borrow().policies(), now);
+    state.set_objects(objects.clone(), now);
     // The lease, the watches, the writes and the stored state each have their own connections, because a burst of
     // writes must not delay a watch or the lease. Writes are sent only while the lease lasts, however long it takes to
     // connect.
@@ -231,6 +233,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let following = Following {
         sources,
         targets,
+        objects,
         owner: handle.clone(),
         current: current.clone(),
         metrics: metrics.clone(),

@@ -47,7 +47,10 @@ pub fn notices(
     // Of a backend that is not known there is nothing else to say.
     let Some(standing) = standing else { return notices };
     notices.extend(of_holds(name, said, next, standing));
-    notices.extend(of_loss(said, next));
+    // Of who is being removed the loss is forgotten, which is no return.
+    if !next.removal.as_ref().is_some_and(|removal| removal.phase.is_under_way()) {
+        notices.extend(of_loss(said, next));
+    }
     notices.extend(of_incarnation(name, said, next));
     notices.extend(of_answers(said, next));
     notices
@@ -163,6 +166,9 @@ fn of_removal(
             );
             BackendNotice::warning("RemovalAwaitsApproval", message)
         }
+        // It says so itself, and takes a moment: what follows is reported.
+        RemovalPhase::Ordered => return None,
+        RemovalPhase::NotReady if next.until.is_none() => return None,
         RemovalPhase::NotReady => BackendNotice::warning("NotReadyBeforeRemoval", why),
         RemovalPhase::Removing => BackendNotice::normal("Decommissioning", why),
         RemovalPhase::Removed => drained(),

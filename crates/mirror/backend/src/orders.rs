@@ -8,7 +8,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use gimbal_model::BackendName;
 use gimbal_reconcile::{NotConfirmed, NotDecommissioned, Reconciler};
@@ -166,16 +165,13 @@ impl OrderBook {
     /// Carries out the orders of an object that have no answer yet. Returns all answers; while one is not known, that to the value
     /// before. A decision is answered once it is stored, so that a restart does not forget what the status says was done. Only a
     /// leader may call this.
-    pub fn carry_out(&mut self, state: &mut Reconciler, asked: &AskedOrders, now: Instant) -> Vec<BackendAnswer> {
+    pub fn carry_out(&mut self, state: &mut Reconciler, asked: &AskedOrders) -> Vec<BackendAnswer> {
         // One that is taken back and given again is another one.
         self.0.retain(|(name, uid, order), _| {
             *name != asked.name || (*uid == asked.uid && asked.orders.contains_key(order))
         });
-        asked
-            .orders
-            .iter()
-            .filter_map(|(order, value)| self.answer(state, asked, (*order, value.as_str()), now))
-            .collect()
+        let orders = asked.orders.iter();
+        orders.filter_map(|(order, value)| self.answer(state, asked, (*order, value.as_str()))).collect()
     }
 
     fn answer(
@@ -183,7 +179,6 @@ impl OrderBook {
         state: &mut Reconciler,
         asked: &AskedOrders,
         (order, value): (BackendOrder, &str),
-        now: Instant,
     ) -> Option<BackendAnswer> {
         let slot = (asked.name.clone(), asked.uid.clone(), order);
         let under_way = self.0.remove(&slot).filter(|under_way| under_way.value == value);
@@ -208,7 +203,7 @@ impl OrderBook {
         }
         let under_way = match under_way {
             Some(under_way) => under_way,
-            None => match decide(state, asked, (order, value), now) {
+            None => match decide(state, asked, (order, value)) {
                 Decision::Wait => return last.cloned(),
                 Decision::Refuse(why) => return refuse(&why),
                 Decision::Decided(message) => {
@@ -226,11 +221,11 @@ impl OrderBook {
     }
 }
 
-fn decide(state: &mut Reconciler, asked: &AskedOrders, (order, value): (BackendOrder, &str), now: Instant) -> Decision {
+fn decide(state: &mut Reconciler, asked: &AskedOrders, (order, value): (BackendOrder, &str)) -> Decision {
     match order {
         BackendOrder::Approve => approve(state, &asked.name, value),
         BackendOrder::ConfirmIncarnation => confirm(state, asked, value),
-        BackendOrder::Decommission => decommission(state, asked, value, now),
+        BackendOrder::Decommission => decommission(state, asked, value),
     }
 }
 
@@ -274,7 +269,7 @@ fn confirm(state: &mut Reconciler, asked: &AskedOrders, incarnation: &str) -> De
     }
 }
 
-fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Instant) -> Decision {
+fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str) -> Decision {
     let name = &asked.name;
     if !asked.is_leaving {
         let why =
@@ -282,7 +277,7 @@ fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Inst
         return Decision::Refuse(why.into());
     }
     let Some(backend) = state.backends().get(name) else { return Decision::Wait };
-    if backend.is_listed() && !backend.policy().leaving {
+    if backend.is_listed() && !backend.policy().leaving || state.object(name) != Some(&*asked.uid) {
         // What the object says is in force a moment later.
         return Decision::Wait;
     }
@@ -293,7 +288,7 @@ fn decommission(state: &mut Reconciler, asked: &AskedOrders, id: &str, now: Inst
         Some(shown) if shown.id == id => inventory.id(name),
         _ => String::new(),
     };
-    match state.decommission(name, &id, now) {
+    match state.decommission(name, &id) {
         Ok(inventory) => Decision::Decided(format!(
             "the removal of {} Services with {} endpoints is ordered",
             inventory.services, inventory.endpoints

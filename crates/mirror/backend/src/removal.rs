@@ -19,10 +19,10 @@ pub const NAMED_SERVICES: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendRemoval {
-    /// AwaitsApproval, NotReady, Removing, Removed, or OfAnotherWriter.
+    /// AwaitsApproval, Ordered, NotReady, Removing, Removed, or OfAnotherWriter.
     #[schemars(with = "String")]
     pub phase: RemovalPhase,
-    /// What an approval has to name; empty where none is awaited.
+    /// What an approval has to name, until one is stored; empty where none is awaited.
     pub id: String,
     /// Services.
     pub services: u64,
@@ -34,7 +34,7 @@ pub struct BackendRemoval {
     pub endpoints: u64,
     /// The first of the Services, each as namespace/name.
     pub first: Vec<String>,
-    /// While its endpoints are not ready: when its objects go.
+    /// While none of its endpoints is ready: when its objects go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "date-time"))]
     pub until: Option<String>,
@@ -45,6 +45,8 @@ pub struct BackendRemoval {
 pub enum RemovalPhase {
     /// Nothing is removed before somebody approves it.
     AwaitsApproval,
+    /// It was approved, and that is not stored yet: it stays as it is.
+    Ordered,
     /// It was approved: its endpoints are not ready for a while, and nothing is removed yet.
     NotReady,
     /// Its objects are being removed.
@@ -53,6 +55,13 @@ pub enum RemovalPhase {
     Removed,
     /// Its objects were written by another writer, and are not removed by this one.
     OfAnotherWriter,
+}
+
+impl RemovalPhase {
+    /// Whether an approved removal takes its course, so that its agent is refused and nobody waits for its source.
+    pub(crate) fn is_under_way(self) -> bool {
+        matches!(self, Self::NotReady | Self::Removing | Self::Removed)
+    }
 }
 
 impl BackendRemoval {
@@ -68,18 +77,26 @@ impl BackendRemoval {
     ) -> Self {
         match state {
             RemovalState::Awaited { inventory, first } => {
-                let shown = said.filter(|said| said.is_about(name, inventory));
-                let id = shown.map_or_else(|| inventory.id(name), |said| said.id.clone());
                 let first = first.iter().map(TargetKey::to_string).collect();
+                let id = Self::id_of(name, inventory, said);
                 Self { id, first, ..Self::with(RemovalPhase::AwaitsApproval, inventory) }
             }
+            // Where the order is lost with this writer, the approval counts for the next one.
+            RemovalState::Ordered { inventory } => {
+                Self { id: Self::id_of(name, inventory, said), ..Self::with(RemovalPhase::Ordered, inventory) }
+            }
             RemovalState::NotReady { inventory, until } => {
-                Self { until: Some(wall(*until)), ..Self::with(RemovalPhase::NotReady, inventory) }
+                Self { until: until.map(wall), ..Self::with(RemovalPhase::NotReady, inventory) }
             }
             RemovalState::UnderWay { left } => Self::with(RemovalPhase::Removing, left),
             RemovalState::Over => Self::with(RemovalPhase::Removed, &Inventory::default()),
             RemovalState::OfAnotherWriter { inventory } => Self::with(RemovalPhase::OfAnotherWriter, inventory),
         }
+    }
+
+    fn id_of(name: &BackendName, inventory: &Inventory, said: Option<&Self>) -> String {
+        let shown = said.filter(|said| said.is_about(name, inventory));
+        shown.map_or_else(|| inventory.id(name), |said| said.id.clone())
     }
 
     fn with(phase: RemovalPhase, inventory: &Inventory) -> Self {
@@ -96,10 +113,11 @@ impl BackendRemoval {
         }
     }
 
-    /// Whether an approval is awaited, and its id names what would go now.
+    /// Whether an approval is awaited, or was given and may be lost yet, and its id names what would go now.
     #[must_use]
     pub fn is_about(&self, name: &BackendName, inventory: &Inventory) -> bool {
-        self.phase == RemovalPhase::AwaitsApproval && inventory.is_named_by(name, &self.id)
+        let is_awaited = matches!(self.phase, RemovalPhase::AwaitsApproval | RemovalPhase::Ordered);
+        is_awaited && inventory.is_named_by(name, &self.id)
     }
 
     /// Whether this says something else than `said`, apart from figures.
@@ -129,11 +147,21 @@ impl BackendRemoval {
                 );
                 (false, "AwaitsApproval", why)
             }
+            RemovalPhase::Ordered => (
+                false,
+                "Ordered",
+                "its removal is approved, and begins once the writer has stored that (its log says why it cannot); until then the backend \
+                 stays in force"
+                    .into(),
+            ),
             RemovalPhase::NotReady => {
-                let until = self.until.as_deref().unwrap_or_default();
+                let how = match &self.until {
+                    Some(until) => format!("are not ready until {until}, and its objects go then (onRemoval.notReadyFor)"),
+                    None => "are being made not ready, and its objects go onRemoval.notReadyFor after none is ready".into(),
+                };
                 let why = format!(
-                    "its removal is approved: its endpoints are not ready until {until}, and its objects go then (onRemoval.notReadyFor); to \
-                     keep it, take the finalizer {FINALIZER} out of the object and make the object again"
+                    "its removal is approved: its endpoints {how}; to keep it, take the finalizer {FINALIZER} out of the object and make the \
+                     object again"
                 );
                 (false, "NotReady", why)
             }
@@ -216,7 +244,7 @@ mod tests {
     fn what_is_not_ready_says_until_when_and_how_to_keep_it() {
         let RemovalState::Awaited { inventory, .. } = awaited("web", 3, 40) else { panic!("not awaited") };
         let until = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        let waits = |seconds| RemovalState::NotReady { inventory, until: until(seconds) };
+        let waits = |seconds| RemovalState::NotReady { inventory, until: Some(until(seconds)) };
         let said = of(&waits(90), None);
         assert_eq!((said.phase, said.services, said.until.as_deref()), (RemovalPhase::NotReady, 3, Some("90s")));
         let (is_over, reason, message) = said.stated();
@@ -227,7 +255,28 @@ mod tests {
         );
         assert!(!of(&waits(90), Some(&said)).is_news(Some(&said)));
         assert!(of(&waits(30), Some(&said)).is_news(Some(&said)), "somebody made it shorter");
+        let begins = of(&RemovalState::NotReady { inventory, until: None }, None);
+        let (_, reason, message) = begins.stated();
+        assert_eq!((reason, begins.until.as_deref()), ("NotReady", None));
+        assert!(message.contains("are being made not ready") && message.contains(FINALIZER), "{message}");
+        assert!(said.is_news(Some(&begins)), "it is known by now");
         assert!(of(&RemovalState::UnderWay { left: inventory }, Some(&said)).is_news(Some(&said)));
+    }
+
+    /// A writer that ends before it has stored the order leaves the approval to the next one.
+    #[test]
+    fn what_is_ordered_keeps_its_id_until_that_is_stored() {
+        let shown = of(&awaited("web", 8, 80), None);
+        let RemovalState::Awaited { inventory, .. } = awaited("web", 8, 85) else { panic!("not awaited") };
+        let ordered = of(&RemovalState::Ordered { inventory }, Some(&shown));
+        assert_eq!((ordered.phase, &ordered.id, ordered.endpoints), (RemovalPhase::Ordered, &shown.id, 85));
+        assert!(ordered.is_news(Some(&shown)) && ordered.is_about(&BackendName::parse("node02").unwrap(), &inventory));
+        let (is_over, reason, message) = ordered.stated();
+        assert_eq!((is_over, reason), (false, "Ordered"));
+        assert!(message.contains("stays in force") && !message.contains("not ready"), "{message}");
+        assert_eq!(of(&awaited("web", 8, 90), Some(&ordered)).id, shown.id);
+        let begun = of(&RemovalState::NotReady { inventory, until: None }, Some(&ordered));
+        assert!(begun.id.is_empty() && !begun.is_about(&BackendName::parse("node02").unwrap(), &inventory));
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub struct BackendState {
     pub ready_hold: Option<HoldRecord>,
     /// The loss of the backend, if its policy reacts to a loss.
     pub loss: Option<LossRecord>,
-    /// The order to remove it, if there is one.
-    pub decommission: Option<DecommissionOrder>,
+    /// The order to remove it, if there is one. It is rare, and boxed because states are copied to be stored.
+    pub decommission: Option<Box<DecommissionOrder>>,
 }
 
 /// The size of one Service.
@@ -197,7 +197,7 @@ impl Backend {
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self.decommission {
-            Some(Decommission::NotReady { .. }) => Stage::NotReady,
+            Some(Decommission::MakingNotReady { .. } | Decommission::NotReady { .. }) => Stage::NotReady,
             _ => self.loss().stage(),
         }
     }
@@ -314,18 +314,21 @@ impl Backend {
         self.decommission = None;
     }
 
-    /// Continues with a stored state. `settled` returns what a target of the backend has.
+    /// Continues with a stored state. `settled` returns what a target of the backend has. Returns whether the state differs since, so
+    /// that it has to be stored again.
     pub(crate) fn restore(
         &mut self,
-        state: BackendState,
+        mut state: BackendState,
         settled: impl Fn(&TargetKey) -> Count,
         now: Instant,
         wall: SystemTime,
-    ) {
+    ) -> bool {
         self.guards_mut().restore(&state, settled, now, wall);
         self.budgets.set_loss(Loss::restore(state.loss, now, wall));
+        let differs = state.decommission.as_mut().is_some_and(|order| order.begins_by(wall));
         self.decommission = state.decommission.as_ref().map(|order| order.stage(now, wall));
         self.state = state;
+        differs
     }
 
     /// A change of a Service came.

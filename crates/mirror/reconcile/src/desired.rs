@@ -107,19 +107,20 @@ impl Desired {
         self.get(name).is_some_and(|backend| backend.is_listed() && backend.policy().mode == Mode::Quarantine)
     }
 
-    /// Whether the removal of a backend was ordered.
-    pub(crate) fn is_decommissioned(&self, name: &BackendName) -> bool {
-        self.get(name).is_some_and(|backend| backend.decommission().is_some())
+    /// Whether the removal of a backend was ordered, and that is stored.
+    pub(crate) fn is_being_decommissioned(&self, name: &BackendName) -> bool {
+        self.get(name).is_some_and(Backend::is_being_decommissioned)
     }
 
-    /// Whether the removal of a backend is under way.
+    /// Whether objects of a backend are being deleted, because its removal was ordered.
     pub(crate) fn is_being_removed(&self, name: &BackendName) -> bool {
         self.get(name).is_some_and(|backend| matches!(backend.decommission(), Some(Decommission::Running { .. })))
     }
 
-    /// Whether the removal of a backend was ordered, and its endpoints are not ready for a while before that.
+    /// Whether the removal of a backend was ordered, and its endpoints are to be not ready for a while before that.
     pub(crate) fn is_not_ready_for_removal(&self, name: &BackendName) -> bool {
-        self.get(name).is_some_and(|backend| matches!(backend.decommission(), Some(Decommission::NotReady { .. })))
+        let waits = |stage| matches!(stage, Decommission::MakingNotReady { .. } | Decommission::NotReady { .. });
+        self.get(name).and_then(Backend::decommission).is_some_and(waits)
     }
 
     /// Returns the target that the policy of a backend chooses for a source Service now. `None` if the backend is not

@@ -53,6 +53,6 @@ pub use policy::{Mode, Policy, Quota, RemovalPolicy};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
     Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference,
-    Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
+    Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally, Withdrawal,
 };
 pub use target::Claim;

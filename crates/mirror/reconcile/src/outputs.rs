@@ -7,7 +7,7 @@ use gimbal_guard::GuardEvent;
 use gimbal_model::{BackendName, SourceKey, TargetKey};
 use gimbal_session::WriterMessage;
 
-use crate::{BackendState, Claim, Journey, JourneyEnd, Stage};
+use crate::{BackendState, Claim, Journey, JourneyEnd, Stage, Withdrawal};
 
 /// Something that the caller has to carry out.
 // Only a few outputs exist at a time, and each is consumed at once, so the size of the largest variant does not matter.
@@ -44,7 +44,7 @@ pub enum Output {
         /// The backend.
         backend: BackendName,
     },
-    /// Report that the order to remove a backend is over, because the configuration admits it (again).
+    /// Report that the order to remove a backend is over although something of it is left.
     RemovalWithdrawn {
         /// The backend.
         backend: BackendName,
@@ -52,6 +52,8 @@ pub enum Output {
         id: String,
         /// Its Services that are left, and stay.
         services: u64,
+        /// Why it is over.
+        why: Withdrawal,
     },
     /// Begin every watch on the Gimbal cluster again with a list: its store was restored to an older state.
     ListAgain,

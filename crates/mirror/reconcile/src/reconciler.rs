@@ -18,6 +18,7 @@ mod tick;
 mod watches;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_model::{BackendName, TargetKey};
@@ -26,7 +27,7 @@ use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, WriterLimits};
 
 pub use admin::NotConfirmed;
-pub use decommission::{Decommission, DecommissionOrder, Inventory, NotDecommissioned, RemovalState};
+pub use decommission::{Decommission, DecommissionOrder, Inventory, NotDecommissioned, RemovalState, Withdrawal};
 pub use preview::Tally;
 pub use rehearse::{PolicyDifference, Rehearsal, RehearsedWrite};
 pub use status::{Explanation, ServiceStatus, SyncState};
@@ -62,6 +63,8 @@ pub struct Reconciler {
     leadership: LeaseTerm,
     /// What the agents said.
     desired: Desired,
+    /// The backends that are objects, each with the UID of its object.
+    objects: BTreeMap<BackendName, Arc<str>>,
     /// All targets: who wants each of them, and which objects of it exist.
     targets: Targets,
     /// What the watches showed besides the targets' objects.
@@ -83,6 +86,7 @@ impl Reconciler {
     pub fn new(settings: Settings) -> Self {
         Self {
             desired: Desired::new(settings.api),
+            objects: BTreeMap::new(),
             settings,
             grace: GRACE,
             leadership: LeaseTerm::default(),
@@ -120,7 +124,7 @@ impl Reconciler {
         self.leadership.set_epoch(epoch);
         if self.leadership.holds_lease() {
             for name in self.desired.keys().cloned().collect::<Vec<_>>() {
-                self.keep_who_is_admitted(&name);
+                self.end_order_of_before(&name);
             }
             self.guard_is_stale = self.cluster.is_listed();
             self.reconsider_all();

@@ -104,10 +104,12 @@ pub fn notes(backend: &pb::Backend) -> Vec<BackendNote> {
         let pb::PlannedCounts { created, changed, deleted } = planned;
         note(format!("admitted now, it would create {created}, change {changed} and delete {deleted} objects"), None);
     }
-    if let Some(pb::DecommissionProgress { id, services, endpoint_slices, removed_in_ms, .. }) = &backend.decommission {
+    if let Some(removal) = &backend.decommission {
+        let pb::DecommissionProgress { id, services, endpoint_slices, removed_in_ms, unstored, .. } = removal;
         let what = format!("{services} Services and {endpoint_slices} slices");
         note(
             match removed_in_ms {
+                _ if *unstored => format!("is to be removed once that is stored ({id}); {what} stay until then"),
                 Some(_) => format!("is not ready ({id}); {what} are removed in {}", age(*removed_in_ms)),
                 None => format!("is being removed ({id}); {what} are left"),
             },
@@ -218,6 +220,10 @@ mod tests {
         };
         let waits = notes(&pb::Backend { decommission: Some(waits), ..backend("a") });
         assert_eq!(waits[0].text, "is not ready (a-1); 4 Services and 0 slices are removed in 90s");
+        let unstored = pb::DecommissionProgress { id: "a-1".into(), services: 4, unstored: true, ..Default::default() };
+        let unstored = notes(&pb::Backend { decommission: Some(unstored), ..backend("a") });
+        let says = "is to be removed once that is stored (a-1); 4 Services and 0 slices stay until then";
+        assert_eq!(unstored[0].text, says);
     }
 
     #[test]

@@ -22,6 +22,37 @@ fn status(standing: &Standing) -> BackendResourceStatus {
     status
 }
 
+fn removal(phase: RemovalPhase) -> BackendRemoval {
+    BackendRemoval {
+        phase,
+        id: String::new(),
+        services: 1,
+        endpoint_slices: 1,
+        endpoints_objects: 0,
+        endpoints: 8,
+        first: vec!["team1/node02-web0".to_owned()],
+        until: None,
+    }
+}
+
+/// The loss of who is being removed is forgotten, and its endpoints are further from its source than before.
+#[test]
+fn who_is_being_removed_is_not_back() {
+    let name = BackendName::parse("node02").unwrap();
+    let (before, after) = (lost(Stage::NotReady), Standing { connected: false, ..Standing::example() });
+    let reasons = |phase| {
+        let removal = BackendRemoval { until: Some("noon".to_owned()), ..removal(phase) };
+        let next = BackendResourceStatus { removal: Some(removal), ..status(&after) };
+        let found = notices(&name, &status(&before), &next, Some(&after));
+        found.iter().map(|notice| notice.reason).collect::<Vec<_>>()
+    };
+    assert_eq!(reasons(RemovalPhase::NotReady), ["NotReadyBeforeRemoval"]);
+    assert_eq!(reasons(RemovalPhase::Removing), ["Decommissioning"]);
+    assert_eq!(reasons(RemovalPhase::Removed), ["Drained"]);
+    assert_eq!(reasons(RemovalPhase::Ordered), ["BackendBack"], "its agent is still heard");
+    assert_eq!(reasons(RemovalPhase::AwaitsApproval), ["RemovalAwaitsApproval", "BackendBack"]);
+}
+
 /// Returns the reasons of what happened between two standings, those of warnings with an exclamation mark.
 fn between(before: &Standing, after: &Standing) -> Vec<String> {
     let name = BackendName::parse("node02").unwrap();
@@ -134,16 +165,14 @@ fn an_annotation_that_is_refused_is_reported_once() {
 #[test]
 fn each_phase_of_a_removal_is_reported_once() {
     let name = BackendName::parse("node02").unwrap();
+    // The text is an id, or until when nothing is ready.
     let with = |phase: Option<(RemovalPhase, &str)>| {
-        let removal = phase.map(|(phase, id)| BackendRemoval {
-            phase,
-            id: id.to_owned(),
-            services: 1,
-            endpoint_slices: 1,
-            endpoints_objects: 0,
-            endpoints: 8,
-            first: vec!["team1/node02-web0".to_owned()],
-            until: (phase == RemovalPhase::NotReady).then(|| "noon".to_owned()),
+        let removal = phase.map(|(phase, text)| match phase {
+            RemovalPhase::NotReady => {
+                let until = (!text.is_empty()).then(|| text.to_owned());
+                BackendRemoval { until, ..removal(phase) }
+            }
+            _ => BackendRemoval { id: text.to_owned(), ..removal(phase) },
         });
         BackendResourceStatus { removal, ..BackendResourceStatus::default() }
     };
@@ -156,8 +185,16 @@ fn each_phase_of_a_removal_is_reported_once() {
     assert_eq!(reasons(awaits, awaits), [""; 0]);
     assert_eq!(reasons(awaits, other), ["RemovalAwaitsApproval"], "the id before approves it no more");
     assert_eq!(reasons(awaits, removing), ["Decommissioning"]);
-    let waits = Some((RemovalPhase::NotReady, ""));
+    let waits = Some((RemovalPhase::NotReady, "noon"));
     assert_eq!(reasons(awaits, waits), ["NotReadyBeforeRemoval"]);
+    // Its time is not known yet.
+    let (ordered, begins) = (Some((RemovalPhase::Ordered, "node02-1-1-0-8")), Some((RemovalPhase::NotReady, "")));
+    for (before, after) in [(awaits, ordered), (ordered, ordered), (ordered, begins), (awaits, begins), (ordered, None)]
+    {
+        assert_eq!(reasons(before, after), [""; 0], "{before:?} {after:?}");
+    }
+    assert_eq!(reasons(begins, waits), ["NotReadyBeforeRemoval"]);
+    assert_eq!(reasons(begins, removing), ["Decommissioning"]);
     assert!(between(awaits, waits)[0].message.contains("not ready until noon"));
     assert_eq!(reasons(waits, waits), [""; 0]);
     assert_eq!(reasons(waits, removing), ["Decommissioning"]);

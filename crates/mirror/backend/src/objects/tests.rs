@@ -160,20 +160,23 @@ fn who_is_being_deleted_stays_and_who_was_removed_goes_even_with_the_definition(
         object
     };
     for empty_list in [false, true] {
-        let mut objects = listed(&["a", "b"]);
-        let (a, b) = (leaving("a", "Removed"), leaving("b", "AwaitsApproval"));
-        objects.apply(&a).unwrap();
-        objects.apply(&b).unwrap();
-        assert_eq!(in_force(&objects), ["a=a", "b=b"]);
-        assert!(objects.known().all(|(_, known)| known.is_leaving && !known.is_kept));
+        let mut objects = listed(&["a", "b", "c", "d"]);
+        let (a, b, c) = (leaving("a", "Removed"), leaving("b", "AwaitsApproval"), leaving("c", "NotReady"));
+        // Somebody wrote that into the status of one that nobody deleted.
+        let mut d = leaving("d", "Removed");
+        d.metadata.meta.deletion_timestamp = None;
+        let all = [&a, &b, &c, &d];
+        all.into_iter().for_each(|object| objects.apply(object).unwrap());
+        assert_eq!(in_force(&objects), ["a=a", "b=b", "c=c", "d=d"]);
+        let leaving = objects.known().filter(|(_, known)| known.is_leaving && !known.is_kept).count();
+        assert_eq!(leaving, 3);
         if empty_list {
             list(&mut objects, "definition", &[]);
         } else {
-            objects.gone(&a);
-            objects.gone(&b);
+            all.into_iter().for_each(|object| objects.gone(object));
         }
         objects.definition_is(None);
-        assert_eq!(in_force(&objects), ["b=b"], "by a list: {empty_list}");
+        assert_eq!(in_force(&objects), ["b=b", "c=c", "d=d"], "by a list: {empty_list}");
     }
 }
 

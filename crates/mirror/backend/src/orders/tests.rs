@@ -63,7 +63,7 @@ impl Led {
         let orders = orders.iter().map(|(order, value)| (*order, (*value).to_owned())).collect();
         let (uid, is_leaving, said) = (self.uid.into(), self.is_leaving, self.said.clone());
         let asked = AskedOrders { name: node02(), uid, is_leaving, orders, said };
-        let answers = self.book.carry_out(&mut self.state, &asked, self.now);
+        let answers = self.book.carry_out(&mut self.state, &asked);
         let shown = answers.iter().map(|answer| (answer.result, answer.message.clone())).collect();
         self.said.answers = answers;
         if self.is_leaving {
@@ -78,6 +78,7 @@ impl Led {
     fn delete(&mut self) {
         let leaving = Policy { leaving: true, ..Policy::default() };
         self.state.configure([(node02(), leaving)].into(), self.now);
+        self.state.set_objects([(node02(), self.uid.into())].into(), self.now);
         self.is_leaving = true;
     }
 
@@ -92,7 +93,8 @@ impl Led {
 
     fn is_being_removed(&self) -> bool {
         let removal = self.state.removal(&node02(), 1);
-        matches!(removal, Some(RemovalState::NotReady { .. } | RemovalState::UnderWay { .. }))
+        let Some(removal) = removal else { return false };
+        !matches!(removal, RemovalState::Awaited { .. } | RemovalState::OfAnotherWriter { .. })
     }
 
     /// Everything that was given to be stored is.
@@ -369,6 +371,43 @@ fn nothing_is_removed_before_the_object_and_the_configuration_say_so() {
     led.is_leaving = true;
     led.look(&order);
     assert!(led.is_being_removed());
+}
+
+/// What was approved for one object is not done to another that has its name by then.
+#[test]
+fn an_approval_waits_until_its_object_is_the_one_that_is_known() {
+    let mut led = Led::of_a().listed();
+    led.delete();
+    led.look(&[]);
+    let id = led.said.removal.clone().unwrap().id;
+    let order = [(BackendOrder::Decommission, &*id)];
+    led.uid = "two";
+    assert!(led.look(&order).is_empty());
+    assert!(!led.is_being_removed());
+    led.delete();
+    led.look(&order);
+    assert!(led.is_being_removed());
+    let state = led.state.backends()[&node02()].state();
+    assert_eq!(state.decommission.as_ref().unwrap().object.as_deref(), Some("two"), "the order is about this one");
+}
+
+/// A writer that ends before it has stored an approval leaves it to the next one: nobody has to give it again.
+#[test]
+fn an_approval_that_was_not_stored_counts_for_the_next_writer() {
+    let mut led = Led::of_a().listed();
+    led.delete();
+    led.look(&[]);
+    let id = led.said.removal.clone().unwrap().id;
+    let order = [(BackendOrder::Decommission, &*id)];
+    assert!(led.look(&order).is_empty(), "it is not stored yet");
+    let mut next = Led::of_a().listed();
+    next.delete();
+    next.said = led.said;
+    assert!(!next.is_being_removed());
+    next.look(&order);
+    assert!(next.is_being_removed());
+    next.store();
+    assert_eq!(next.look(&order)[0].0, AnswerResult::Done);
 }
 
 /// Whoever reads it can do it as it is written.

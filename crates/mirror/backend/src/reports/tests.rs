@@ -216,6 +216,26 @@ fn a_status_that_somebody_replaced_is_written_again_and_no_answer_is_lost() {
     assert_eq!(writer.said().0.answers, answered("2").answers, "who wrote since knows better");
 }
 
+/// What was said of one object is not what another one of its name says.
+#[test]
+fn another_object_of_the_name_was_told_nothing() {
+    let mut writer = Writer::new();
+    (writer.shows, writer.answers) = (false, answered("1").answers);
+    writer.seconds(1, &well());
+    let (name, now) = (BackendName::parse("a").unwrap(), writer.now);
+    assert_eq!(writer.said().0.answers, answered("1").answers, "it is not read yet");
+    let other = ReadStatus { uid: "other", version: "1", status: None };
+    let nothing = BackendResourceStatus::default();
+    assert_eq!(writer.reports.said(&name, other), nothing);
+    assert_eq!(writer.reports.said_and_answered(&name, other), nothing, "nothing was ordered of it");
+    assert_eq!(writer.reports.version(&name, other), "1");
+    let standing = well();
+    let facts = StatusFacts { generation: 1, problem: None, standing: Some(&standing), answers: &[], removal: None };
+    let due = writer.reports.due(&name, other, &facts, now, "later").unwrap();
+    assert!(due.conditions.iter().all(|condition| condition.last_transition_time == "later"));
+    assert_eq!(writer.said().0, nothing, "the one before is over");
+}
+
 #[test]
 fn after_a_restoration_older_versions_count() {
     let mut writer = Writer::new();

@@ -2,7 +2,7 @@
 
 use gimbal_guard::{HeldDrop, HoldRecord};
 
-use crate::{Backend, Mode, Stage};
+use crate::{Backend, Decommission, Mode, Stage};
 
 /// Describes a held removal in a sentence. `readiness`: it is held by the guard that counts ready endpoints.
 #[must_use]
@@ -44,11 +44,16 @@ impl Backend {
         if self.guards().wait_for_record() {
             return "removals wait: the guard's record of it cannot be kept in the Gimbal cluster; the writer's log says why".into();
         }
-        if self.not_ready_until().is_some() {
-            return "its removal is ordered: its endpoints are not ready, and its objects go after a while (onRemoval.notReadyFor)".into();
-        }
-        if self.decommission().is_some() {
-            return "it is being decommissioned".into();
+        if let Some(stage) = self.decommission() {
+            return match stage {
+                Decommission::Ordered { .. } => {
+                    "its removal is ordered, and begins once that is stored in the Gimbal cluster; until then it stays as it is".into()
+                }
+                Decommission::MakingNotReady { .. } | Decommission::NotReady { .. } => {
+                    "its removal is ordered: its endpoints are not ready, and its objects go after a while (onRemoval.notReadyFor)".into()
+                }
+                Decommission::Running { .. } => "it is being decommissioned".into(),
+            };
         }
         if self.is_listed() && self.policy().leaving {
             return "its object is deleted: it stays as it is until its removal is approved".into();

@@ -81,7 +81,7 @@ impl Reconciler {
         let Some(target) = self.targets.get(key) else { return };
         // What a loss policy or an admin removes is not a loss to judge. A process that does not lead does not know
         // what was released.
-        let removed = target.counted_for().is_some_and(|name| self.desired.is_decommissioned(name));
+        let removed = target.counted_for().is_some_and(|name| self.desired.is_being_decommissioned(name));
         let counts = self.leadership.holds_lease() && !removed;
         let stage = self.view().stage_of(target);
         let falls = |counts: bool| if counts { Fall::Lost } else { Fall::Forgiven };

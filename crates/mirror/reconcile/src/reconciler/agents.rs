@@ -62,7 +62,7 @@ impl Reconciler {
         let Some(backend) = self.desired.get_mut(name).filter(|backend| backend.is_listed()) else {
             return refuse(GoodbyeReason::UnknownBackend, format!("backend {name} is not configured"));
         };
-        if backend.decommission().is_some() {
+        if backend.is_being_decommissioned() {
             let message = format!("backend {name} is being decommissioned");
             return refuse(GoodbyeReason::UnknownBackend, message);
         }

@@ -24,13 +24,18 @@ impl Reconciler {
             if let Some(backend) = self.desired.get_mut(&name) {
                 backend.set_configured();
             }
-            if self.keep_who_is_admitted(&name) {
-                for target in self.concerned(&name) {
-                    self.update_guard(&target, now);
-                }
-                self.enqueue_backend(&name);
+            if self.end_order_of_before(&name) {
+                self.decide_anew(&name, now);
             }
         }
+    }
+
+    /// Decides all targets of a backend again whose removal is taken back.
+    pub(super) fn decide_anew(&mut self, name: &BackendName, now: Instant) {
+        for target in self.concerned(name) {
+            self.update_guard(&target, now);
+        }
+        self.enqueue_backend(name);
     }
 
     /// Adds a backend whose agent said Hello, where there is no configuration, unless it is known already.

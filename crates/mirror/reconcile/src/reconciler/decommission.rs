@@ -1,126 +1,21 @@
 //! The removal of everything that a backend published, ordered by an admin, whether or not its agent is connected. It
 //! is written like any other change, slices before their Service, and continues after a restart of the writer.
 
+mod inventory;
+mod order;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Object as _, Service};
-use gimbal_model::{BackendName, Digest, TargetKey};
+use gimbal_model::{BackendName, TargetKey};
 use gimbal_session::{Goodbye, GoodbyeReason};
 
+pub use inventory::Inventory;
+pub use order::{Decommission, DecommissionOrder, Withdrawal};
+
 use crate::target::Target;
-use crate::{Backend, BackendState, Output, Policy, Reconciler, Urgency};
-
-/// A difference of endpoints that is as good as none, where a quarter is less.
-const FEW_ENDPOINTS: u64 = 10;
-
-/// The number of a backend's objects in the Gimbal cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Inventory {
-    /// Services.
-    pub services: u64,
-    /// EndpointSlices.
-    pub slices: u64,
-    /// Endpoints objects.
-    pub endpoints_objects: u64,
-    /// Endpoints in these objects.
-    pub endpoints: u64,
-    /// The sum of the digests of the targets' names.
-    pub names: Digest,
-}
-
-impl Inventory {
-    fn add(&mut self, key: &TargetKey, target: &Target) {
-        self.names = self.names + key.digest();
-        for held in target.observed().objects() {
-            let count = match held.kind {
-                kind if kind == Service::KIND => &mut self.services,
-                kind if kind == EndpointSlice::KIND => &mut self.slices,
-                kind if kind == Endpoints::KIND => &mut self.endpoints_objects,
-                _ => continue,
-            };
-            *count += 1;
-        }
-        self.endpoints += target.observed().endpoint_count() as u64;
-    }
-
-    /// Returns an id for a backend, these figures and the names of the targets. Ordering the removal requires it, as a
-    /// proof that the admin has seen them.
-    #[must_use]
-    pub fn id(&self, backend: &BackendName) -> String {
-        let Self { services, slices, endpoints_objects, endpoints, .. } = self;
-        format!("{backend}-{services}-{slices}-{endpoints_objects}-{endpoints}-{}", self.mark_of_names())
-    }
-
-    /// Whether an id that was given out earlier still names what the backend has: the targets are the same ones, and the
-    /// endpoints, which change all the time, are about as many.
-    #[must_use]
-    pub fn is_named_by(&self, backend: &BackendName, id: &str) -> bool {
-        let figures = id.strip_prefix(backend.as_str()).and_then(|rest| rest.strip_prefix('-'));
-        let parts: Vec<&str> = figures.into_iter().flat_map(|figures| figures.split('-')).collect();
-        let [_, _, _, endpoints, names] = parts[..] else { return false };
-        let near = |said: u64| self.endpoints.abs_diff(said) <= (said / 4).max(FEW_ENDPOINTS);
-        names == self.mark_of_names() && endpoints.parse().is_ok_and(near)
-    }
-
-    /// Returns what differs for other targets. It is short because it guards against a mistake, and not against a source,
-    /// which may remove all of its Services anyway.
-    fn mark_of_names(&self) -> String {
-        let mut text = self.names.to_string();
-        text.truncate(8);
-        text
-    }
-}
-
-/// The progress of an ordered removal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decommission {
-    /// The order is not stored yet. Nothing is removed before it is; otherwise a restart would leave it half done.
-    Ordered {
-        /// The version of the state that contains the order.
-        version: u64,
-    },
-    /// The order is stored, and the endpoints are not ready until then. Nothing is deleted yet.
-    NotReady {
-        /// When objects are removed.
-        until: Instant,
-    },
-    /// Objects are being removed.
-    Running {
-        /// When to check again whether anything is left.
-        look: Instant,
-        /// Whether nothing was left at the last check. A backend that is to leave stays so until the configuration no longer
-        /// has it.
-        is_over: bool,
-    },
-}
-
-/// The order to remove a backend, as it is stored over restarts of the writer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DecommissionOrder {
-    /// The id with which it was given.
-    pub id: String,
-    /// When it was given, by the writer's wall clock.
-    pub since: SystemTime,
-    /// For how long the endpoints are not ready before objects are deleted.
-    pub not_ready_for: Duration,
-}
-
-impl DecommissionOrder {
-    /// Returns how far it is once it is stored. A wall clock that was set back gives the endpoints more time, at most the whole of it once
-    /// more.
-    pub(crate) fn stage(&self, now: Instant, wall: SystemTime) -> Decommission {
-        let age = wall.duration_since(self.since).unwrap_or_default();
-        match self.not_ready_for.saturating_sub(age) {
-            Duration::ZERO => Decommission::Running { look: now, is_over: false },
-            left => Decommission::NotReady { until: now + left },
-        }
-    }
-
-    /// Returns when objects are deleted, by the wall clock.
-    pub(crate) fn ends(&self) -> Option<SystemTime> {
-        self.since.checked_add(self.not_ready_for)
-    }
-}
+use crate::{Backend, BackendState, Output, Reconciler, Urgency};
 
 /// What becomes of a backend that is to leave, or that is being removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,12 +27,17 @@ pub enum RemovalState {
         /// The first of the targets.
         first: Vec<TargetKey>,
     },
+    /// Its removal was ordered, and that is not stored yet. Until it is, the backend is as it was.
+    Ordered {
+        /// What will be removed.
+        inventory: Inventory,
+    },
     /// Its removal was ordered, and its endpoints are not ready until then. Nothing is deleted yet.
     NotReady {
         /// What will be removed.
         inventory: Inventory,
-        /// When, by the wall clock.
-        until: SystemTime,
+        /// When, by the wall clock; `None` while endpoints are still being made not ready.
+        until: Option<SystemTime>,
     },
     /// It is being removed.
     UnderWay {
@@ -198,17 +98,17 @@ impl Reconciler {
         inventory
     }
 
-    /// Orders the removal of everything that a backend published and of its stored state, and ends its stream. The
-    /// caller has to refuse this for a backend that the configuration admits. `id` is the [`Inventory::id`] that the
-    /// admin has seen.
+    /// Orders the removal of everything that a backend published and of its stored state. It begins once the order is stored, and ends
+    /// the backend's stream then. The caller has to refuse this for a backend that the configuration admits. `id` is the
+    /// [`Inventory::id`] that the admin has seen.
     ///
     /// # Errors
     /// Returns why nothing is removed.
-    pub fn decommission(&mut self, name: &BackendName, id: &str, now: Instant) -> Result<Inventory, NotDecommissioned> {
+    pub fn decommission(&mut self, name: &BackendName, id: &str) -> Result<Inventory, NotDecommissioned> {
         if !self.leadership.holds_lease() || !self.cluster.is_listed() {
             return Err(NotDecommissioned::NotReady);
         }
-        if self.desired.is_decommissioned(name) {
+        if self.desired.get(name).is_some_and(|backend| backend.decommission().is_some()) {
             return Err(NotDecommissioned::UnderWay(name.clone()));
         }
         if let Some(why) = self.desired.get(name).and_then(Backend::withheld) {
@@ -222,7 +122,10 @@ impl Reconciler {
         if inventory.id(name) != id {
             return Err(NotDecommissioned::OtherFigures { backend: name.clone(), id: id.to_owned() });
         }
-        self.order_decommission(name, id.to_owned(), now);
+        let object = self.objects.get(name).cloned();
+        if let Some(backend) = self.desired.get_mut(name) {
+            backend.order_decommission(id.to_owned(), object, &mut self.outputs);
+        }
         Ok(inventory)
     }
 
@@ -236,11 +139,12 @@ impl Reconciler {
         let backend = self.desired.get(name);
         let inventory = self.inventory(name);
         Some(match backend.and_then(Backend::decommission) {
+            Some(Decommission::Ordered { .. }) => RemovalState::Ordered { inventory },
+            Some(Decommission::MakingNotReady { .. } | Decommission::NotReady { .. }) => {
+                RemovalState::NotReady { inventory, until: backend.and_then(Backend::not_ready_until) }
+            }
+            Some(Decommission::Running { is_over: false, .. }) => RemovalState::UnderWay { left: inventory },
             Some(Decommission::Running { is_over: true, .. }) => RemovalState::Over,
-            Some(_) => match backend.and_then(Backend::not_ready_until) {
-                Some(until) => RemovalState::NotReady { inventory, until },
-                None => RemovalState::UnderWay { left: inventory },
-            },
             None if backend.is_none_or(|backend| *backend.state() == BackendState::default()) => {
                 match inventory == Inventory::default() {
                     true => RemovalState::Over,
@@ -254,44 +158,53 @@ impl Reconciler {
         })
     }
 
-    fn order_decommission(&mut self, name: &BackendName, id: String, now: Instant) {
-        if !self.desired.contains_key(name) {
-            self.put_backend(name, Policy::default(), false, now);
-        }
-        let goodbye = Goodbye {
-            reason: GoodbyeReason::UnknownBackend,
-            message: format!("backend {name} is being decommissioned"),
-            retry_after: None,
-        };
-        self.end_stream(name, goodbye);
-        self.forget_said(name, now);
-        if let Some(backend) = self.desired.get_mut(name) {
-            backend.order_decommission(id, self.wall, &mut self.outputs);
+    /// Says which backends are objects, each with the UID of its object, whether or not anything of that is in force. An order about an
+    /// object ends when another one has its name: nobody approved that what this one finds is removed.
+    pub fn set_objects(&mut self, objects: BTreeMap<BackendName, Arc<str>>, now: Instant) {
+        self.objects = objects;
+        for name in self.objects.keys().cloned().collect::<Vec<_>>() {
+            if self.end_order_of_before(&name) {
+                self.decide_anew(&name, now);
+            }
         }
     }
 
-    /// Takes the order to remove a backend back, if the configuration admits that backend again while something of it is
-    /// left: the order was about what the configuration had dropped, and nothing of what it names now is to go (an object
-    /// that was made anew, a file that was put back). Returns whether there was such an order.
-    pub(super) fn keep_who_is_admitted(&mut self, name: &BackendName) -> bool {
-        let is_ordered =
-            |backend: &&Backend| backend.is_admitted_by_configuration() && backend.decommission().is_some();
-        if !self.leadership.holds_lease() || self.desired.get(name).filter(is_ordered).is_none() {
-            return false;
-        }
+    /// Returns the UID of the object that a backend is, as it was said last; `None` if it is not an object.
+    #[must_use]
+    pub fn object(&self, name: &BackendName) -> Option<&str> {
+        self.objects.get(name).map(|uid| &**uid)
+    }
+
+    /// Takes the order to remove a backend back that was about what the configuration had before: it admits the backend again while
+    /// something of it is left (an object that was made anew, a file that was put back), or another object has its name. Returns whether
+    /// there was such an order.
+    pub(super) fn end_order_of_before(&mut self, name: &BackendName) -> bool {
+        let Some(backend) = self.desired.get(name).filter(|_| self.leadership.holds_lease()) else { return false };
+        let Some(stage) = backend.decommission() else { return false };
+        let ordered_for = backend.state().decommission.as_ref().and_then(|order| order.object.as_deref());
+        let is_other = self.object(name).zip(ordered_for).is_some_and(|(object, ordered)| object != ordered);
+        let why = match backend.is_admitted_by_configuration() {
+            true => Withdrawal::Admitted,
+            false if is_other => Withdrawal::OtherObject,
+            false => return false,
+        };
         let left = self.inventory(name);
-        if self.cluster.is_listed() && left == Inventory::default() {
+        let is_removing = matches!(stage, Decommission::Running { .. });
+        if is_removing && self.cluster.is_listed() && left == Inventory::default() {
             // The removal is complete, and ends as usual: what the configuration names is a new backend.
             return false;
         }
+        self.withdraw_decommission(name, left.services, why);
+        true
+    }
+
+    fn withdraw_decommission(&mut self, name: &BackendName, services: u64, why: Withdrawal) {
         if let Some(backend) = self.desired.get_mut(name)
-            && let Some(DecommissionOrder { id, .. }) = backend.withdraw_decommission(&mut self.outputs)
+            && let Some(order) = backend.withdraw_decommission(&mut self.outputs)
         {
             // Who ordered it does not expect that, least of all where the configuration of this writer is merely older.
-            let (backend, services) = (name.clone(), left.services);
-            self.outputs.push(Output::RemovalWithdrawn { backend, id, services });
+            self.outputs.push(Output::RemovalWithdrawn { backend: name.clone(), id: order.id, services, why });
         }
-        true
     }
 
     /// Forgets what a backend's agent said.
@@ -299,8 +212,12 @@ impl Reconciler {
         if let Some(backend) = self.desired.get_mut(name) {
             backend.forget_said(&self.settings.limits);
         }
-        for target in self.forget_claims(name) {
-            self.update_guard(&target, now);
+        for key in self.forget_claims(name) {
+            if let Some(target) = self.targets.get_mut(&key) {
+                // What was refused until now were other writes.
+                target.refusals_mut().clear();
+            }
+            self.update_guard(&key, now);
         }
     }
 
@@ -316,23 +233,58 @@ impl Reconciler {
         }
     }
 
-    /// Begins a removal once its order is stored: with endpoints that are not ready, if its policy has a time for that.
+    /// Begins a removal once its order is stored: with endpoints that are not ready, if its policy has a time for that. Its agent was
+    /// heard until now, because an order that cannot be stored changes nothing.
     pub(super) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
-        let Some(backend) = self.desired.get_mut(name) else { return };
-        let ordered = matches!(backend.decommission(), Some(Decommission::Ordered { version }) if version <= kept);
-        if ordered {
+        let Some(backend) = self.desired.get(name) else { return };
+        if !matches!(backend.decommission(), Some(Decommission::Ordered { version }) if version <= kept) {
+            return;
+        }
+        let ordered = backend.state().decommission.as_ref();
+        let inventory = self.inventory(name);
+        if self.cluster.is_listed() && !ordered.is_some_and(|order| inventory.is_named_by(name, &order.id)) {
+            return self.withdraw_decommission(name, inventory.services, Withdrawal::OtherFigures);
+        }
+        let goodbye = Goodbye {
+            reason: GoodbyeReason::UnknownBackend,
+            message: format!("backend {name} is being decommissioned"),
+            retry_after: None,
+        };
+        self.end_stream(name, goodbye);
+        self.forget_said(name, now);
+        if let Some(backend) = self.desired.get_mut(name) {
             backend.begin_decommission(now, self.wall);
         }
-        if ordered && self.desired.is_not_ready_for_removal(name) {
+        if self.desired.is_not_ready_for_removal(name) {
             self.enqueue_backend(name);
         }
     }
 
     /// Follows the time for which the endpoints of a backend are not ready before it is removed.
     pub(super) fn follow_decommission(&mut self, name: &BackendName, now: Instant) {
-        if let Some(backend) = self.desired.get_mut(name) {
-            backend.follow_decommission(now, self.wall, &mut self.outputs);
+        let Some(backend) = self.desired.get_mut(name) else { return };
+        backend.follow_decommission(now, self.wall, &mut self.outputs);
+        let Some(Decommission::MakingNotReady { look }) = backend.decommission() else { return };
+        if now < look || !self.cluster.is_listed() {
+            return;
         }
+        let is_empty = self.inventory(name) == Inventory::default();
+        let are_written = !self.has_readiness_to_take(name);
+        let Some(backend) = self.desired.get_mut(name) else { return };
+        match (is_empty, are_written) {
+            // Nobody has anything of it to let go of.
+            (true, _) => backend.set_decommission_look(now),
+            (false, true) => backend.begin_time_before_removal(now, self.wall, &mut self.outputs),
+            (false, false) => backend.set_readiness_look(now + LOOK),
+        }
+    }
+
+    /// Whether any endpoint of a backend is ready that is still to be made not ready. What the API server refuses, or keeps in another
+    /// form, keeps no removal.
+    fn has_readiness_to_take(&self, name: &BackendName) -> bool {
+        let theirs = self.targets.of(name.as_str()).filter(|(_, target)| target.counted_for() == Some(name));
+        let waits = |target: &Target| !target.has_converged() && !target.refusals().hinder();
+        theirs.map(|(_, target)| target).any(|target| target.settled().ready > 0 && waits(target))
     }
 
     /// Enqueues the targets that a backend still has. Returns how many there are.

@@ -20,7 +20,9 @@ impl Reconciler {
         if let Some(backend) = self.desired.get_mut(name) {
             let counted = |key: &TargetKey| targets.get(key).filter(|target| target.counted_for() == Some(name));
             let settled = |key: &TargetKey| counted(key).map_or_else(Count::default, |target| target.settled());
-            backend.restore(state, settled, now, wall);
+            if backend.restore(state, settled, now, wall) {
+                backend.keep(&mut self.outputs);
+            }
         }
     }
 
@@ -59,6 +61,7 @@ impl Reconciler {
         let names: Vec<BackendName> = self.desired.keys().cloned().collect();
         for name in names {
             let Some(backend) = self.desired.get_mut(&name) else { continue };
+            let goes = backend.is_being_decommissioned();
             let outputs = if backend.is_connected() { backend.end_mut().tick(now) } else { Vec::new() };
             if observed && backend.end().is_complete() {
                 backend.guards_mut().all_is_known(now);
@@ -78,8 +81,10 @@ impl Reconciler {
             if self.leadership.holds_lease() {
                 decide_anew |= !self.leadership.is_aside() && self.follow_loss(&name, now);
                 self.keep_news(&name, now);
-                self.follow_decommission(&name, now);
-                self.end_decommission(&name, now);
+                if goes {
+                    self.follow_decommission(&name, now);
+                    self.end_decommission(&name, now);
+                }
             }
             if decide_anew {
                 self.enqueue_backend(&name);
@@ -108,7 +113,7 @@ impl Reconciler {
     fn follow_loss(&mut self, name: &BackendName, now: Instant) -> bool {
         let grace = self.grace;
         let Some(backend) = self.desired.get_mut(name) else { return false };
-        if !backend.is_listed() || backend.decommission().is_some() || backend.withheld().is_some() {
+        if !backend.is_listed() || backend.is_being_decommissioned() || backend.withheld().is_some() {
             // The objects of a backend that is not configured stay as they are, and those of one whose loss is not known.
             backend.budgets_mut().forget_loss();
             return false;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use gimbal_kubernetes_objects::Endpoints;
 use gimbal_model::BackendName;
-use gimbal_plan::{Body, EndpointsApi};
-use gimbal_reconcile::{Mode, NotDecommissioned, Policy, RemovalPolicy, RemovalState};
+use gimbal_plan::EndpointsApi;
+use gimbal_reconcile::{Mode, NotDecommissioned, Policy, RemovalState, Withdrawal};
 
 use super::OPEN;
+use super::before_removal::{WAIT, order, ordered, prepared, ready};
 use super::check::check;
 use super::server::Luck;
 use super::world::{BACKENDS, World, key, service};
@@ -29,7 +29,7 @@ fn a_late_answer_is_not_for_the_next_backend_of_the_name() {
         }
         world.silent = Some(0);
         let id = world.writer.inventory(&name).id(&name);
-        world.writer.decommission(&name, &id, world.now).unwrap();
+        world.writer.decommission(&name, &id).unwrap();
         let late = world.writer.keep_decision(&name).unwrap();
         world.settle_for(Duration::from_secs(5));
         assert!(!world.kept.contains_key(&name), "it is removed");
@@ -59,7 +59,7 @@ fn a_new_backend_of_an_old_name_has_nothing_to_store() {
     world.settle();
     world.silent = Some(0);
     let id = world.writer.inventory(&name).id(&name);
-    world.writer.decommission(&name, &id, world.now).unwrap();
+    world.writer.decommission(&name, &id).unwrap();
     world.settle_for(Duration::from_secs(5));
     world.writer.keep_all();
     world.collect();
@@ -82,7 +82,9 @@ fn who_is_to_leave_stays_until_that_is_ordered_and_then_does_not_come_back() {
     };
     assert_eq!((inventory.services, inventory.endpoints, first.len()), (1, 2, 1), "its source is still followed");
     world.silent = Some(0);
-    world.writer.decommission(&name, &inventory.id(&name), world.now).unwrap();
+    world.writer.decommission(&name, &inventory.id(&name)).unwrap();
+    assert!(matches!(world.writer.removal(&name, 5), Some(RemovalState::Ordered { .. })));
+    world.collect();
     assert!(matches!(world.writer.removal(&name, 5), Some(RemovalState::UnderWay { .. })));
     world.settle_for(Duration::from_secs(5));
     assert_eq!(world.writer.removal(&name, 5), Some(RemovalState::Over));
@@ -114,7 +116,7 @@ fn without_a_record_nothing_is_removed() {
     let there = world.writer.inventory(&name);
     assert_eq!((there.services, there.endpoints), (1, 1));
     assert_eq!(world.writer.removal(&name, 5), Some(RemovalState::OfAnotherWriter { inventory: there }));
-    let refused = world.writer.decommission(&name, &there.id(&name), world.now);
+    let refused = world.writer.decommission(&name, &there.id(&name));
     assert_eq!(refused, Err(NotDecommissioned::Unrecorded(name.clone())));
     let writes = world.server.writes;
     world.settle();
@@ -155,7 +157,7 @@ fn half_removed() -> (World, BackendName, Policy) {
     world.configure(0, Some(Policy { leaving: true, ..admitted.clone() }));
     world.silent = Some(0);
     let id = world.writer.inventory(&name).id(&name);
-    world.writer.decommission(&name, &id, world.now).unwrap();
+    world.writer.decommission(&name, &id).unwrap();
     world.collect();
     for _ in 0..50 {
         if world.writer.inventory(&name).services == 2 {
@@ -181,8 +183,9 @@ fn expect_kept(mut world: World, name: &BackendName) {
     let mut fewest = 3;
     world.settle_watched(Duration::from_secs(62), |world| fewest = fewest.min(world.services().count()));
     assert!(world.writer.backends()[name].is_connected());
-    let [(backend, id, services)] = world.withdrawn.as_slice() else { panic!("{:?}", world.withdrawn) };
-    assert_eq!((backend, id.starts_with("a-3-"), *services), (name, true, 2), "it is reported to who ordered it");
+    let [(backend, id, services, why)] = world.withdrawn.as_slice() else { panic!("{:?}", world.withdrawn) };
+    let said = (backend, id.starts_with("a-3-"), *services, *why);
+    assert_eq!(said, (name, true, 2, Withdrawal::Admitted), "it is reported to who ordered it");
     assert_eq!((world.writer.inventory(name).services, fewest), (3, 3), "only what had gone is written");
     check(&world);
 }
@@ -216,158 +219,73 @@ fn without_a_configuration_an_order_goes_on() {
     assert_eq!(world.writer.inventory(&name).services, 0);
 }
 
-const WAIT: Duration = Duration::from_secs(60);
-
-/// Two Services of a backend that is to leave, and whose removal is ordered.
-fn ordered(api: EndpointsApi, not_ready_for: Duration) -> (World, BackendName, Policy) {
-    let name = BackendName::parse(BACKENDS[0]).unwrap();
-    let mut world = World::new(api, OPEN);
-    for n in [0, 3] {
-        world.set(0, &key(n), Some(service(0, 0, &[n])));
-    }
-    let admitted = Policy { on_removal: RemovalPolicy { not_ready_for }, ..world.policy(0).unwrap().clone() };
-    world.configure(0, Some(admitted.clone()));
-    world.settle();
+/// Two Services of a backend that is an object with this UID and is to leave, and whose removal is ordered.
+fn ordered_of(uid: &str, api: EndpointsApi) -> (World, BackendName, Policy) {
+    let (mut world, name, admitted) = prepared(api, WAIT, &[key(0), key(3)]);
+    world.objects.insert(name.clone(), uid.into());
     world.configure(0, Some(Policy { leaving: true, ..admitted.clone() }));
-    world.silent = Some(0);
-    let id = world.writer.inventory(&name).id(&name);
-    world.writer.decommission(&name, &id, world.now).unwrap();
+    order(&mut world, &name);
     (world, name, admitted)
 }
 
-/// Returns how many objects with endpoints there are, and how many of these endpoints are ready.
-fn ready(world: &World) -> (usize, usize) {
-    let slices = world.slices().flat_map(|slice| &slice.endpoints);
-    let ready = slices.filter(|endpoint| endpoint.conditions.ready == Some(true)).count();
-    let packed = world.server.objects.values().filter_map(|body| match body {
-        Body::Endpoints(object) => Some(object),
-        _ => None,
-    });
-    let addresses = |object: &Endpoints| object.subsets.iter().map(|subset| subset.addresses.len()).sum::<usize>();
-    let (mut objects, mut ready) = (world.slices().count(), ready);
-    for object in packed {
-        objects += 1;
-        ready += addresses(object);
-    }
-    (objects, ready)
-}
-
-/// Whoever still needs them notices while everything is there.
+/// An order is about the object that somebody has seen, and not about the next one of its name, whatever that says.
 #[test]
-fn endpoints_are_not_ready_for_a_while_before_objects_go() {
-    for api in [EndpointsApi::EndpointSlices, EndpointsApi::Endpoints] {
-        let (mut world, name, _) = ordered(api, WAIT);
-        let begun = world.wall;
-        let writes = world.server.writes;
-        let Some(RemovalState::NotReady { inventory, until }) = world.writer.removal(&name, 5) else {
-            panic!("not waiting")
-        };
-        assert_eq!((inventory.services, until), (2, begun + WAIT), "it says so before the order is stored");
-        assert!(!world.start_job(), "nothing changes before that");
+fn an_order_ends_with_another_object_of_the_name() {
+    for (next, is_restarted) in [(None, false), (Some(Mode::Quarantine), false), (Some(Mode::Quarantine), true)] {
+        let (mut world, name, admitted) = ordered_of("one", EndpointsApi::EndpointSlices);
         world.settle_for(Duration::from_secs(5));
-        assert_eq!((ready(&world), world.services().count()), ((2, 0), 2), "{api:?}");
-        assert_eq!(world.server.writes, writes + 2, "one write for each");
-        assert!(world.writer.backends()[&name].guards().removals().held().is_none(), "a person's word is not held");
-        world.connect(0);
-        while world.speak(0) | world.hear(0) {}
-        assert!(!world.writer.backends()[&name].is_connected(), "its agent is refused");
-        while world.wall < begun + WAIT - Duration::from_secs(6) {
-            world.settle_for(Duration::from_secs(5));
-            assert_eq!((ready(&world), world.services().count(), world.server.writes), ((2, 0), 2, writes + 2));
+        assert_eq!(world.kept[&name].decommission.as_ref().unwrap().object.as_deref(), Some("one"));
+        // Its finalizer is taken away, so it goes, and the time goes on.
+        world.objects.clear();
+        world.configure(0, None);
+        world.settle_for(Duration::from_secs(5));
+        assert!(world.kept[&name].decommission.is_some() && world.withdrawn.is_empty());
+        // One of its name whose spec cannot be used, or that is in quarantine.
+        world.objects.insert(name.clone(), "two".into());
+        match next {
+            Some(mode) if is_restarted => {
+                world.policies.insert(name.clone(), Policy { mode, ..admitted });
+                world.restart_writer();
+            }
+            next => world.configure(0, next.map(|mode| Policy { mode, ..admitted })),
         }
-        assert_eq!(world.writer.counters().comparison_differences, 0);
-        world.settle_for(Duration::from_secs(12));
-        assert_eq!((ready(&world), world.services().count()), ((0, 0), 0));
-        assert_eq!(world.writer.removal(&name, 5), Some(RemovalState::Over));
+        world.settle_for(2 * WAIT);
+        assert_eq!((ready(&world), world.services().count()), ((2, 0), 2), "{next:?} {is_restarted}");
+        assert_eq!(world.kept[&name].decommission, None);
+        let withdrawn: Vec<_> = world.withdrawn.iter().map(|told| (told.2, told.3)).collect();
+        assert_eq!(withdrawn, [(2, Withdrawal::OtherObject)]);
     }
 }
 
-/// Neither begins the time anew, nor ends it: a restart, another leader, a change of the process's clock.
+/// The same object goes on to be removed: another spec, or a definition that went, makes no other object of it.
 #[test]
-fn the_time_before_a_removal_survives_a_restart() {
-    let (mut world, name, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    world.settle_for(Duration::from_secs(20));
-    let writes = world.server.writes;
-    world.restart_writer();
-    world.settle_for(Duration::from_secs(30));
-    assert_eq!((ready(&world), world.services().count(), world.server.writes), ((2, 0), 2, writes));
-    world.settle_for(Duration::from_secs(15));
-    assert_eq!(world.services().count(), 0);
-    // A clock that was set back never gives more than the whole time.
-    let (mut world, name2, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    assert_eq!(name2, name);
-    world.settle_for(Duration::from_secs(20));
-    world.wall -= Duration::from_secs(3600);
-    world.restart_writer();
-    world.settle_for(Duration::from_secs(55));
-    assert_eq!(world.services().count(), 2);
-    world.settle_for(Duration::from_secs(10));
-    assert_eq!(world.services().count(), 0);
-}
-
-/// Who has seen enough does not wait, and who needs more time takes it.
-#[test]
-fn the_time_before_a_removal_follows_the_spec_while_it_lasts() {
-    let (mut world, name, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    let lasting = |not_ready_for| {
-        let on_removal = RemovalPolicy { not_ready_for };
-        Some(Policy { leaving: true, on_removal, ..admitted.clone() })
-    };
+fn an_order_goes_on_for_its_object() {
+    let (mut world, name, admitted) = ordered_of("one", EndpointsApi::EndpointSlices);
     world.settle_for(Duration::from_secs(5));
-    world.configure(0, lasting(2 * WAIT));
-    world.settle_for(WAIT + Duration::from_secs(10));
-    assert_eq!((ready(&world), world.services().count()), ((2, 0), 2));
-    assert_eq!(world.kept[&name].decommission.as_ref().unwrap().not_ready_for, 2 * WAIT, "another leader knows it");
-    world.configure(0, lasting(Duration::ZERO));
-    world.settle_for(Duration::from_secs(5));
-    assert_eq!(world.services().count(), 0);
-}
-
-/// The object is made anew while its endpoints are not ready: all of them are back, and nothing was gone. Taking the object away
-/// does not shorten the time.
-#[test]
-fn who_is_kept_while_its_endpoints_are_not_ready_loses_nothing() {
-    let (mut world, name, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    world.settle_for(Duration::from_secs(5));
-    world.configure(0, None);
-    world.settle_for(Duration::from_secs(20));
-    assert_eq!((ready(&world), world.services().count()), ((2, 0), 2), "nothing is gone yet");
-    world.configure(0, Some(admitted));
-    world.silent = None;
-    let mut fewest = 2;
-    world.settle_watched(2 * WAIT, |world| fewest = fewest.min(world.services().count()));
-    assert_eq!((ready(&world), fewest), ((2, 2), 2));
-    assert_eq!(world.kept[&name].decommission, None);
-    check(&world);
-}
-
-/// What is in quarantine is not written, but it is not ready before it is removed like any other.
-#[test]
-fn who_is_in_quarantine_is_not_ready_before_it_is_removed() {
-    let (mut world, name, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    world.configure(0, Some(Policy { mode: Mode::Quarantine, ..admitted }));
-    world.settle_for(Duration::from_secs(5));
-    assert_eq!((ready(&world), world.services().count()), ((2, 0), 2));
+    world.configure(0, Some(Policy { mode: Mode::Quarantine, leaving: true, ..admitted }));
     world.settle_for(WAIT);
-    assert_eq!(world.writer.inventory(&name).services, 0);
+    assert_eq!((world.services().count(), world.withdrawn.len()), (0, 0));
+    // One that was stored by an earlier version names no object.
+    let (mut world, _, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    world.settle_for(Duration::from_secs(5));
+    world.objects.insert(name, "two".into());
+    world.configure(0, Some(Policy { mode: Mode::Quarantine, ..admitted }));
+    world.settle_for(WAIT);
+    assert_eq!((world.services().count(), world.withdrawn.len()), (0, 0));
 }
 
-/// Another backend that waits for a name gets it when the one before is gone.
+/// Who does not lead knows the configuration, and takes nothing back.
 #[test]
-fn who_waits_for_a_name_does_not_get_it_before_its_holder_is_removed() {
-    let (mut world, name, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    // "b-svc" of "a" has the name that "svc" of "a-b" wants.
-    world.configure(0, world.policy(0).cloned().map(|policy| Policy { leaving: false, ..policy }));
-    world.silent = None;
-    world.set(0, &key(1), Some(service(0, 0, &[7])));
-    world.settle();
-    world.configure(0, world.policy(0).cloned().map(|policy| Policy { leaving: true, ..policy }));
-    world.silent = Some(0);
-    let id = world.writer.inventory(&name).id(&name);
-    world.writer.decommission(&name, &id, world.now).unwrap();
-    world.set(1, &key(0), Some(service(3, 0, &[9])));
+fn an_order_is_ended_by_who_leads() {
+    let (mut world, name, admitted) = ordered(EndpointsApi::EndpointSlices, WAIT);
     world.settle_for(Duration::from_secs(5));
-    assert_eq!((ready(&world), world.services().count()), ((3, 0), 3));
-    world.settle_for(WAIT + Duration::from_secs(5));
-    assert_eq!((ready(&world), world.services().count()), ((1, 1), 1), "it has the name");
+    world.lose_lease();
+    let stored = world.kept[&name].clone();
+    world.writer.restore(&name, stored, world.now, world.wall);
+    world.configure(0, Some(admitted));
+    assert!(world.writer.backends()[&name].decommission().is_some());
+    assert!(world.kept[&name].decommission.is_some() && world.withdrawn.is_empty());
+    world.regain_lease();
+    world.settle_for(Duration::from_secs(5));
+    assert_eq!((world.kept[&name].decommission.as_ref(), world.withdrawn.len()), (None, 1));
 }

@@ -231,7 +231,7 @@ fn a_silent_source_counts_where_the_policy_says_so() {
 
 fn removed(world: &mut World, agent: usize) -> usize {
     let id = world.writer.inventory(&name(agent)).id(&name(agent));
-    world.writer.decommission(&name(agent), &id, world.now).unwrap();
+    world.writer.decommission(&name(agent), &id).unwrap();
     let writes = world.server.writes;
     world.settle();
     world.server.writes - writes
@@ -255,7 +255,7 @@ fn a_decommission_removes_one_backend_wholly() {
         let before = world.server.objects.len();
         let inventory = world.writer.inventory(&name(0));
         assert!(inventory.services >= 2 && inventory.endpoints >= 42, "{inventory:?}");
-        let other = world.writer.decommission(&name(0), "a-1-1-1-1", world.now);
+        let other = world.writer.decommission(&name(0), "a-1-1-1-1");
         assert!(matches!(other, Err(NotDecommissioned::OtherFigures { .. })), "{other:?}");
         let writes = removed(&mut world, 0);
         assert_eq!(world.writer.inventory(&name(0)), gimbal_reconcile::Inventory::default());
@@ -279,7 +279,7 @@ fn a_writer_that_never_heard_a_backend_does_not_remove_it() {
     world.kept.remove(&name(0));
     world.restart_writer();
     let id = world.writer.inventory(&name(0)).id(&name(0));
-    let refused = world.writer.decommission(&name(0), &id, world.now).unwrap_err();
+    let refused = world.writer.decommission(&name(0), &id).unwrap_err();
     assert!(matches!(refused, NotDecommissioned::Unrecorded(_)), "{refused}");
     world.settle();
     assert_eq!(services(&world, 0), 2);
@@ -292,7 +292,7 @@ fn a_decommission_goes_on_after_a_restart() {
         let mut world = filled(EndpointsApi::EndpointSlices);
         world.configure(0, None);
         let id = world.writer.inventory(&name(0)).id(&name(0));
-        world.writer.decommission(&name(0), &id, world.now).unwrap();
+        world.writer.decommission(&name(0), &id).unwrap();
         assert!(!world.start_job(), "nothing goes before the order is kept");
         world.pass(SECOND);
         world.collect();
@@ -371,7 +371,7 @@ fn ends_as_the_sources_are(twists: Vec<Twist>) {
                 world.configure(0, None);
                 let id = world.writer.inventory(&name(0)).id(&name(0));
                 // It is refused if it is in progress already.
-                world.writer.decommission(&name(0), &id, world.now).ok();
+                world.writer.decommission(&name(0), &id).ok();
             }
             Twist::List => world.configure(0, Some(policy.clone())),
         }

@@ -5,6 +5,7 @@
 
 mod answers;
 mod aside;
+mod before_removal;
 mod check;
 mod cold;
 mod conflicts;

@@ -10,7 +10,7 @@ use gimbal_kubernetes_objects::{EndpointSlice, Service as ServiceObject};
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
 use gimbal_plan::{Body, EndpointsApi};
 use gimbal_reconcile::{
-    BackendState, Job, JourneyEnd, Output, Policy, Reconciler, RemovalPolicy, Settings, Watched, Written,
+    BackendState, Job, JourneyEnd, Output, Policy, Reconciler, RemovalPolicy, Settings, Watched, Withdrawal, Written,
 };
 use gimbal_session::{
     AgentConfig, AgentEnd, AgentMessage, AgentVerdict, Credit, Freshness, Goodbye, GoodbyeReason, Reject, Scope,
@@ -63,8 +63,10 @@ pub struct World {
     pub unlucky: BTreeSet<String>,
     api: EndpointsApi,
     epoch: u64,
-    /// Removals that were taken back: the backend, the id, and how many Services are left.
-    pub withdrawn: Vec<(BackendName, String, u64)>,
+    /// Removals that were taken back: the backend, the id, how many Services are left, and why.
+    pub withdrawn: Vec<(BackendName, String, u64, Withdrawal)>,
+    /// The object of each backend that is one, by its UID.
+    pub objects: BTreeMap<BackendName, Arc<str>>,
     /// Backends whose held removals were released without an approval, by time or by a snapshot, and how many.
     pub releases: Vec<(BackendName, u64)>,
     /// What came of changes, and the time that each took.
@@ -157,6 +159,7 @@ impl World {
             api,
             epoch: 1,
             withdrawn: Vec::new(),
+            objects: BTreeMap::new(),
             releases: Vec::new(),
             settled: Vec::new(),
         };
@@ -189,6 +192,7 @@ impl World {
             None => drop(self.policies.remove(&name)),
         }
         self.writer.configure(self.policies.clone(), self.now);
+        self.writer.set_objects(self.objects.clone(), self.now);
         self.collect();
     }
 
@@ -264,6 +268,7 @@ impl World {
         self.jobs.clear();
         self.answers.clear();
         self.writer = Self::writer(self.api, &self.policies, self.now);
+        self.writer.set_objects(self.objects.clone(), self.now);
     }
 
     /// The writer reads the stored states, and leads.
@@ -372,7 +377,9 @@ impl World {
                     self.list();
                 }
                 Output::Forget { backend } if !self.withheld.contains(&backend) => drop(self.kept.remove(&backend)),
-                Output::RemovalWithdrawn { backend, id, services } => self.withdrawn.push((backend, id, services)),
+                Output::RemovalWithdrawn { backend, id, services, why } => {
+                    self.withdrawn.push((backend, id, services, why));
+                }
                 Output::CreateNamespace { namespace, .. } if self.unlucky.remove(&*namespace) => {
                     self.writer.namespace_created(&namespace, Err("a test".into()), self.now);
                 }
