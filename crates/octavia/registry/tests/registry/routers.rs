@@ -2,7 +2,7 @@
 
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_registry::CloudRead;
-use gimbal_octavia_sim::{Answered, SimRequest};
+use gimbal_octavia_sim::{Answered, Fate, SimRequest};
 use serde_json::{Value, json};
 
 use crate::wish::{Wish, router_key};
@@ -285,4 +285,33 @@ fn many_routes_at_once_are_another_router_in_the_place_of_the_former() {
     assert!(world.sent.len() < 8, "{:#?}", world.last_sent());
     let report = &world.reports[&("prod1".to_owned(), router_key())];
     assert_eq!((report.phase, report.objects.policies.len()), (Phase::Ready, 33));
+}
+
+/// Amphorae take minutes to boot, and endpoints change all the while.
+#[test]
+fn members_follow_however_long_another_router_takes() {
+    let mut world = World::usual();
+    let wish = Wish { routes: ROUTES.to_vec(), floating: true, ..Wish::new("r1", &world.subnet) };
+    world.want("prod1", router_key(), wish);
+    world.converge(120 * SECOND);
+    world.status_written("prod1", &router_key());
+    world.run(130 * SECOND);
+    let [former] = &world.balancers_of("r1")[..] else { panic!("not one") };
+    let former = former.clone();
+    world.cloud.expect(Fate::DoneAfter(300 * SECOND));
+    world.change("prod1", &router_key(), |wish| {
+        let host = |number: usize| -> &'static str { format!("h{number}.test").leak() };
+        wish.routes.extend((0..30).map(|number| (host(number), "", "web")));
+    });
+    world.run(5 * SECOND);
+    assert_eq!(world.balancers_of("r1").len(), 2);
+    for host in [4, 5, 6] {
+        world.change("prod1", &router_key(), |wish| wish.members.push((host, 80)));
+        world.run(10 * SECOND);
+        let Some(Answered::Pool { targets, .. }) = world.cloud.ask(&former, 80, Some("b.test"), "/") else { panic!() };
+        let address = format!("10.1.0.{host}");
+        assert!(targets.iter().any(|one| one.address == address), "{targets:?}");
+    }
+    world.converge(600 * SECOND);
+    assert_eq!(answered(&mut world), expected());
 }
