@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredLoadBalancer, RouteTarget, Text};
+use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, RouteTarget, Text};
 use serde_json::json;
 
 use crate::actor::Actor;
 use crate::certificates::{namespace_of, terminates};
 use crate::change::CloudChange;
-use crate::children::listener_at;
+use crate::children::{is_at, listener_at};
 use crate::mark::service_of;
 use crate::memory::PlanPart;
 use crate::routing::content::{content, wanted_content};
@@ -18,7 +18,7 @@ use crate::routing::fold::{WantedPolicy, fold};
 use crate::routing::policies::{PolicyGoes, PolicyWay, host_of, overlap};
 use crate::seen::{SeenBalancer, SeenListener};
 use crate::seen_policy::SeenPolicy;
-use crate::step::{BalancerStep, Block};
+use crate::step::BalancerStep;
 use crate::target::TERMINATED_HTTPS;
 
 /// Redirects to HTTPS that are to go.
@@ -30,13 +30,21 @@ struct GoingRedirect<'a> {
     seen: &'a SeenPolicy,
     /// The Ingresses in its name; an empty one: others that it does not name.
     names: Vec<Text>,
-    /// Whether it goes soon.
-    is_soon: bool,
+    goes: RedirectGoes,
+}
+
+/// When a redirect goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RedirectGoes {
+    Soon,
+    /// When there is room for what takes its place, which may be that of what it leads to: nothing of that waits for it.
+    WithRoom,
+    Later,
 }
 
 impl<'a> GoingRedirect<'a> {
-    fn new(seen: &'a SeenPolicy, is_soon: bool) -> Self {
-        Self { seen, names: WantedPolicy::names_in(&seen.name), is_soon }
+    fn new(seen: &'a SeenPolicy, goes: RedirectGoes) -> Self {
+        Self { seen, names: WantedPolicy::names_in(&seen.name), goes }
     }
 
     /// Whether clients that it sends to HTTPS may be answered by a policy there. A redirect comes only where its own Ingress has the
@@ -57,11 +65,11 @@ impl GoingRedirects<'_> {
 
     /// Returns when a policy over HTTPS may go.
     pub(crate) fn policy_goes(&self, policy: &SeenPolicy) -> PolicyGoes {
-        let led = self.0.iter().filter(|one| one.leads_to(policy));
-        match led.map(|one| one.is_soon).max() {
-            None => PolicyGoes::Now,
-            Some(true) => PolicyGoes::Soon,
-            Some(false) => PolicyGoes::NotYet,
+        let led: Vec<RedirectGoes> = self.0.iter().filter(|one| one.leads_to(policy)).map(|one| one.goes).collect();
+        match led {
+            led if led.contains(&RedirectGoes::Soon) => PolicyGoes::Soon,
+            led if led.contains(&RedirectGoes::Later) => PolicyGoes::NotYet,
+            _ => PolicyGoes::Now,
         }
     }
 
@@ -91,38 +99,53 @@ impl Actor {
                 leads_there(balancer, seen, one) && wanted_content(one) == content(&seen.action, &seen.rules)
             };
             let gone = sent.filter(|seen| !policies.iter().any(|one| is_wanted(seen, one)));
-            left.0.extend(gone.map(|seen| GoingRedirect::new(seen, self.goes_soon(seen, &policies, now))));
+            left.0.extend(gone.map(|seen| GoingRedirect::new(seen, self.redirect_goes(seen, &policies, now))));
         }
         left
     }
 
-    /// Whether a redirect goes soon for these policies: it is not refused, and does not serve until one of its host can be made.
-    fn goes_soon(&self, seen: &SeenPolicy, policies: &[WantedPolicy], now: Duration) -> bool {
-        let waits = |one: &WantedPolicy| {
+    /// Returns when a redirect goes for these policies: it may be refused, and serves until those of its host can be made.
+    fn redirect_goes(&self, seen: &SeenPolicy, policies: &[WantedPolicy], now: Duration) -> RedirectGoes {
+        let way = |one: &WantedPolicy| {
             let part = PlanPart::Policy(one.identity());
-            let way = match &one.to {
+            match &one.to {
                 RouteTarget::Pool(id) => Some(self.way_of_missing(&part, id, now)),
                 RouteTarget::Redirect(_) => self.unless_part_blocked(&part, now),
-            };
-            matches!(way, Some(PolicyWay::NoRoom | PolicyWay::Later))
+            }
         };
-        let of_host = |one: &&WantedPolicy| one.host() == host_of(seen);
-        self.policy_goes(seen, now) != PolicyGoes::NotYet && !policies.iter().filter(of_host).any(waits)
+        let of_host = policies.iter().filter(|one| one.host() == host_of(seen));
+        let ways: Vec<PolicyWay> = of_host.filter_map(way).collect();
+        match ways {
+            ways if ways.contains(&PolicyWay::NoRoom) => RedirectGoes::WithRoom,
+            ways if ways.contains(&PolicyWay::Later) => RedirectGoes::Later,
+            _ if self.policy_goes(seen, now) == PolicyGoes::NotYet => RedirectGoes::Later,
+            _ => RedirectGoes::Soon,
+        }
     }
 
-    /// Returns the redirects of a load balancer, for a listener for HTTPS that is not wanted any more: none where what takes their place
-    /// lacks the room that is taken there.
+    /// Returns the redirects of a load balancer, for a listener for HTTPS that is not wanted any more, but for those whose successors
+    /// lack the room that is taken there.
     pub(crate) fn redirects_in<'a>(&self, balancer: &'a SeenBalancer, now: Duration) -> GoingRedirects<'a> {
-        let lacks_room = |(part, block): (&PlanPart, &Block)| {
-            matches!(block, Block::Quota(_)) && !matches!(part, PlanPart::Balancer | PlanPart::Successor)
-        };
-        if self.memory.blocked(now).any(lacks_room) {
-            return GoingRedirects::default();
+        let mut left = GoingRedirects::default();
+        for listener in balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS) {
+            let is_ours = |one: &SeenPolicy| self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
+            let mut sent = listener.policies.iter().filter(|one| one.sends_to_https() && is_ours(one)).peekable();
+            if sent.peek().is_none() {
+                continue;
+            }
+            let policies = self.policies_wanted_of(listener);
+            let waits = |seen: &SeenPolicy| self.redirect_goes(seen, &policies, now) == RedirectGoes::WithRoom;
+            left.0.extend(sent.filter(|one| !waits(one)).map(|one| GoingRedirect::new(one, RedirectGoes::Soon)));
         }
-        let is_ours = |one: &SeenPolicy| self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
-        let others = balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS);
-        let sent = others.flat_map(|one| &one.policies).filter(|one| one.sends_to_https() && is_ours(one));
-        GoingRedirects(sent.map(|one| GoingRedirect::new(one, true)).collect())
+        left
+    }
+
+    /// Returns the policies that are wanted of a listener.
+    fn policies_wanted_of(&self, listener: &SeenListener) -> Vec<WantedPolicy> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
+        let id = wanted.header.listeners.iter().map(|wish| wish.id).find(|id| is_at(listener, *id));
+        let routing = wanted.header.routing.as_deref();
+        id.zip(routing).map(|(id, routing)| fold(routing, id).policies).unwrap_or_default()
     }
 
     /// Takes from listeners for HTTPS that are not kept, and that redirects lead to, what these do not lead to: the default pool, then

@@ -196,10 +196,10 @@ impl Actor {
         };
         let ours = |seen: &SeenPolicy| self.mark.is_on(&seen.tags);
         let kept = |seen: &SeenPolicy| seen.tags.iter().any(|tag| tag == KEEP);
-        // What takes the place of a redirect may need the room of what goes here.
-        let lacks_room = || self.memory.blocked(now).any(|(_, block)| matches!(block, Block::Quota(_)));
-        let are_led_to = terminates(target.wanted, listener_id) && !lacks_room();
-        let redirects = if are_led_to { self.redirects_left(target.wanted, now) } else { GoingRedirects::default() };
+        let redirects = match terminates(target.wanted, listener_id) {
+            true => self.redirects_left(target.wanted, now),
+            false => GoingRedirects::default(),
+        };
         of(&PolicyPlan {
             listener,
             wishes: &wishes,
