@@ -252,6 +252,8 @@ impl ManagedCluster {
     /// Whether there is something to report. Work that ends soon is reported when it has ended.
     fn is_telling(&self, owner: &Text, cell: &Cell, now: Instant) -> bool {
         match cell.state {
+            // Nothing is said before it is known: after each start it would be ready for a minute.
+            CellState::Done if cell.may_be_down() => false,
             CellState::Done | CellState::Blocked(_) | CellState::Gone => true,
             _ if (self.held.contains(owner) && cell.is_deleting()) || cell.fault().is_some() => true,
             _ if self.unread(cell).is_some() || cell.unsent >= RUNS || self.is_quarantined(cell) => true,
