@@ -5,7 +5,7 @@ use gimbal_octavia_registry::CloudRead;
 use gimbal_octavia_sim::{Answered, Fate, SimRequest};
 use serde_json::{Value, json};
 
-use crate::wish::{Wish, router_key};
+use crate::wish::{Wish, key, router_key};
 use crate::world::{SECOND, World};
 
 const LB: &str = "/v2/lbaas";
@@ -314,4 +314,32 @@ fn members_follow_however_long_another_router_takes() {
     }
     world.converge(600 * SECOND);
     assert_eq!(answered(&mut world), expected());
+}
+
+/// Answers show parts in the order in which they are made, and rows in that of their IDs, which is none.
+#[test]
+fn nothing_is_reported_again_for_the_order_in_which_it_is_shown() {
+    let mut world = World::new(0);
+    world.facts.certificates = true;
+    world.cloud.shuffle_ids();
+    world.cloud.provider_mut().populated = false;
+    world.add_cluster("prod1");
+    world.add_writer();
+    world.connect(0, "prod1");
+    let ports = vec![80, 443];
+    let router = Wish { ports, routes: ROUTES.to_vec(), certificates: vec![1, 2], ..Wish::new("r1", &world.subnet) };
+    world.want("prod1", router_key(), router);
+    let ports: Vec<u16> = (80..86).collect();
+    let members = ports.iter().flat_map(|port| [(3, *port), (1, *port), (2, *port)]).collect();
+    let web = key("shop", "web");
+    world.want("prod1", web.clone(), Wish { ports, members, ..Wish::new("u1", &world.subnet) });
+    world.converge(300 * SECOND);
+    [router_key(), web].iter().for_each(|key| world.status_written("prod1", key));
+    world.run(20 * SECOND);
+    let (reports, count) = (world.reports.clone(), world.report_count);
+    world.run(3700 * SECOND);
+    assert_eq!(world.report_count, count);
+    world.restart(0);
+    world.run(130 * SECOND);
+    assert_eq!((world.report_count, world.reports == reports), (count + 2, true), "{:#?}", world.reports);
 }
