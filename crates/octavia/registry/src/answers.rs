@@ -244,6 +244,7 @@ impl ManagedCluster {
             cell.project = project.as_str().into();
         }
         cell.places.has(&seen);
+        cell.keep_those_there(&seen);
         if let Some(missing) = cell.actor.looked(seen, shared.at(now)) {
             self.learn(missing, cell, shared, now);
         }
