@@ -1,6 +1,7 @@
 //! Redirects to HTTPS that are to go. Whoever is sent there has to find the certificate and the route that were there, so these go
 //! after the redirect; and nothing else waits for it, for it may be one that cannot be changed for long.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, RouteTarget, Text};
@@ -12,10 +13,10 @@ use crate::change::CloudChange;
 use crate::children::{is_at, listener_at};
 use crate::mark::service_of;
 use crate::memory::PlanPart;
-use crate::routing::content::{content, wanted_content};
+use crate::routing::content::{content, rule_content, wanted_content};
 use crate::routing::difference::leads_there;
-use crate::routing::fold::{WantedPolicy, fold};
-use crate::routing::policies::{PolicyGoes, PolicyWay, host_of, overlap};
+use crate::routing::fold::{HOST, WantedPolicy, fold};
+use crate::routing::policies::{PolicyGoes, PolicyWay, host_of};
 use crate::seen::{SeenBalancer, SeenListener};
 use crate::seen_policy::SeenPolicy;
 use crate::step::BalancerStep;
@@ -28,8 +29,8 @@ pub(crate) struct GoingRedirects<'a>(Vec<GoingRedirect<'a>>);
 #[derive(Debug)]
 struct GoingRedirect<'a> {
     seen: &'a SeenPolicy,
-    /// The Ingresses in its name; an empty one: others that it does not name.
-    names: Vec<Text>,
+    /// The Ingresses whose it is; an empty one: others that nothing names.
+    names: BTreeSet<Text>,
     goes: RedirectGoes,
 }
 
@@ -42,20 +43,20 @@ enum RedirectGoes {
     Later,
 }
 
-impl<'a> GoingRedirect<'a> {
-    fn new(seen: &'a SeenPolicy, goes: RedirectGoes) -> Self {
-        Self { seen, names: WantedPolicy::names_in(&seen.name), goes }
-    }
-
+impl GoingRedirect<'_> {
     /// Whether clients that it sends to HTTPS may be answered by a policy there. A redirect comes only where its own Ingress has the
-    /// same host and path over HTTPS.
+    /// same host and path over HTTPS; a policy that another Ingress has taken over may have either's name.
     fn leads_to(&self, policy: &SeenPolicy) -> bool {
         let names = WantedPolicy::names_in(&policy.name);
-        match names.iter().chain(&self.names).any(|name| name.is_empty()) {
-            true => overlap(host_of(self.seen), host_of(policy)),
-            false => names.iter().any(|name| self.names.contains(name)),
-        }
+        let is_unknown = || names.iter().chain(&self.names).any(|name| name.is_empty());
+        let is_shared = || names.iter().any(|name| self.names.contains(name));
+        host_of(self.seen) == host_of(policy) && (is_unknown() || is_shared() || paths_of(self.seen) == paths_of(policy))
     }
+}
+
+/// Returns what a policy compares but for the host.
+fn paths_of(seen: &SeenPolicy) -> BTreeSet<String> {
+    seen.rules.iter().filter(|rule| rule.kind != HOST).map(rule_content).collect()
 }
 
 impl GoingRedirects<'_> {
@@ -99,9 +100,13 @@ impl Actor {
                 leads_there(balancer, seen, one) && wanted_content(one) == content(&seen.action, &seen.rules)
             };
             let gone = sent.filter(|seen| !policies.iter().any(|one| is_wanted(seen, one)));
-            left.0.extend(gone.map(|seen| GoingRedirect::new(seen, self.redirect_goes(seen, &policies, now))));
+            left.0.extend(gone.map(|seen| self.going(seen, self.redirect_goes(seen, &policies, now))));
         }
         left
+    }
+
+    fn going<'a>(&self, seen: &'a SeenPolicy, goes: RedirectGoes) -> GoingRedirect<'a> {
+        GoingRedirect { seen, names: self.names_of(seen), goes }
     }
 
     /// Returns when a redirect goes for these policies: it may be refused, and serves until those of its host can be made.
@@ -135,7 +140,7 @@ impl Actor {
             }
             let policies = self.policies_wanted_of(listener);
             let waits = |seen: &SeenPolicy| self.redirect_goes(seen, &policies, now) == RedirectGoes::WithRoom;
-            left.0.extend(sent.filter(|one| !waits(one)).map(|one| GoingRedirect::new(one, RedirectGoes::Soon)));
+            left.0.extend(sent.filter(|one| !waits(one)).map(|one| self.going(one, RedirectGoes::Soon)));
         }
         left
     }
