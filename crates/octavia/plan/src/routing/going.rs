@@ -8,7 +8,7 @@ use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, RouteTarget, Text};
 use serde_json::json;
 
 use crate::actor::Actor;
-use crate::certificates::{namespace_of, terminates};
+use crate::certificates::{namespace_of, references_of, terminates};
 use crate::change::CloudChange;
 use crate::children::{is_at, listener_at};
 use crate::mark::service_of;
@@ -17,6 +17,7 @@ use crate::routing::content::{content, rule_content, wanted_content};
 use crate::routing::difference::leads_there;
 use crate::routing::fold::{HOST, WantedPolicy, fold};
 use crate::routing::policies::{PolicyGoes, PolicyWay, host_of};
+use crate::secret::SeenSecret;
 use crate::seen::{SeenBalancer, SeenListener};
 use crate::seen_policy::SeenPolicy;
 use crate::step::BalancerStep;
@@ -154,7 +155,7 @@ impl Actor {
     }
 
     /// Takes from listeners for HTTPS that are not kept, and that redirects lead to, what these do not lead to: the default pool, then
-    /// policies from the last one up, so that the requests of one are taken by no other.
+    /// policies from the last one up, so that the requests of one are taken by no other, then certificates.
     pub(crate) fn surplus_over_https(
         &self,
         balancer: &SeenBalancer,
@@ -183,6 +184,24 @@ impl Actor {
             let policy = listener.policies.iter().rev().find(may_go)?;
             Some(BalancerStep::Change(CloudChange::DeletePolicy { id: policy.id.clone() }))
         };
-        surplus.find_map(|one| without_default(one).or_else(|| without_policy(one)))
+        let without_certificates = |listener: &SeenListener| {
+            let change = self.fewer_certificates(listener, &redirects)?;
+            self.unless_blocked(BalancerStep::Change(change), now)
+        };
+        surplus.find_map(|one| without_default(one).or_else(|| without_policy(one)).or_else(|| without_certificates(one)))
+    }
+
+    /// Returns the change that leaves a listener with the certificates that clients need who are sent there, and with those that nothing
+    /// is known of.
+    fn fewer_certificates(&self, listener: &SeenListener, redirects: &GoingRedirects<'_>) -> Option<CloudChange> {
+        let is_needed = |reference: &&str| {
+            let secret = self.seen.secrets.iter().find(|one| one.reference == *reference);
+            secret.and_then(SeenSecret::namespace).is_none_or(|namespace| redirects.are_of(namespace))
+        };
+        let (needed, others): (Vec<&str>, Vec<&str>) = references_of(listener).partition(is_needed);
+        // It has to have one.
+        let (default, rest) = needed.split_first().filter(|_| !others.is_empty())?;
+        let fields = json!({"default_tls_container_ref": default, "sni_container_refs": rest});
+        Some(CloudChange::UpdateListener { id: listener.id.clone(), fields })
     }
 }
