@@ -67,7 +67,9 @@ impl Actor {
         }
         match self.replaced(target, current, successor, now) {
             // Its members change all the same, and again when that is done: the new one may take minutes.
-            BalancerStep::Wait(Wait::Pending { .. }) | BalancerStep::Blocked(_) if current.provisioning.is_pending() => {
+            BalancerStep::Wait(Wait::Pending { .. }) | BalancerStep::Blocked(_)
+                if current.provisioning.is_pending() =>
+            {
                 wait(current)
             }
             step => step,
