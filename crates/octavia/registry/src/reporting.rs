@@ -424,11 +424,6 @@ fn listener(one: &SeenListener) -> ReportedListener {
 
 /// Texts that members have in common are kept once, and names are those of what is wanted.
 fn members(balancer: &SeenBalancer, pools: &[&SeenPool], wanted: &DesiredEntry) -> (Vec<ReportedMember>, u32) {
-    let in_order = |pool: &&SeenPool| {
-        let mut members: Vec<&SeenMember> = pool.members.iter().collect();
-        members.sort_by_cached_key(|one| (one.address.parse::<IpAddr>().ok(), one.port));
-        members
-    };
     let mut texts: BTreeSet<Text> = match wanted {
         DesiredEntry::LoadBalancer(wanted) => {
             wanted.members.as_slice().iter().flat_map(|one| [&one.name, &one.subnet]).flatten().cloned().collect()
@@ -455,6 +450,12 @@ fn members(balancer: &SeenBalancer, pools: &[&SeenPool], wanted: &DesiredEntry) 
         })
     };
     let count = pools.iter().map(|pool| pool.members.len()).sum::<usize>();
-    let all = pools.iter().flat_map(|pool| in_order(pool).into_iter().map(|member| (*pool, member)));
+    let all = pools.iter().flat_map(|pool| in_order(pool).into_iter().map(move |member| (*pool, member)));
     (all.filter_map(member).take(MOST_MEMBERS).collect(), u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn in_order(pool: &SeenPool) -> Vec<&SeenMember> {
+    let mut members: Vec<&SeenMember> = pool.members.iter().collect();
+    members.sort_by_cached_key(|one| (one.address.parse::<IpAddr>().ok(), one.port));
+    members
 }
