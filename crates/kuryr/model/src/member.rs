@@ -93,7 +93,8 @@ impl DesiredMembers {
         }
         placed.sort_by_key(|(place, _)| *place);
         let (first, left) = placed.split_at(most);
-        let members = |part: &[(usize, &DesiredMember)]| Self::new(part.iter().map(|(_, one)| (*one).clone()).collect());
+        let members =
+            |part: &[(usize, &DesiredMember)]| Self::new(part.iter().map(|(_, one)| (*one).clone()).collect());
         (members(first), members(left))
     }
 

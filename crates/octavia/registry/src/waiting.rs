@@ -25,12 +25,15 @@ impl Registry {
 impl Cell {
     /// Lets members that a first look finds come before those that it does not find, as many as before.
     pub(crate) fn keep_those_there(&mut self, seen: &Seen) {
-        let (Some(waiting), DesiredEntry::LoadBalancer(wanted)) = (self.waiting.take(), self.actor.desired()) else { return };
+        let (Some(waiting), DesiredEntry::LoadBalancer(wanted)) = (self.waiting.take(), self.actor.desired()) else {
+            return;
+        };
         let mut there: BTreeSet<MemberId> = BTreeSet::new();
         for balancer in &seen.balancers {
             for pool in &balancer.pools {
                 let Some(id) = id_of(balancer, pool) else { continue };
-                let of = |address: &str, port| Some(MemberId { pool: id.clone(), address: address.parse().ok()?, port });
+                let of =
+                    |address: &str, port| Some(MemberId { pool: id.clone(), address: address.parse().ok()?, port });
                 there.extend(pool.members.iter().filter_map(|one| of(&one.address, one.port)));
             }
         }
