@@ -20,7 +20,9 @@ impl Actor {
 
     /// Takes note, before something else is wanted, of who has policies that still have another name.
     pub(crate) fn note_names(&mut self, next: &DesiredEntry) {
-        let (DesiredEntry::LoadBalancer(wanted), DesiredEntry::LoadBalancer(next)) = (&self.desired, next) else { return };
+        let (DesiredEntry::LoadBalancer(wanted), DesiredEntry::LoadBalancer(next)) = (&self.desired, next) else {
+            return;
+        };
         let routing = wanted.header.routing.as_deref();
         let routes = next.header.routing.as_deref().map(|routing| &routing.routes);
         let Some(routing) = routing.filter(|routing| Some(&routing.routes) != routes) else { return };
