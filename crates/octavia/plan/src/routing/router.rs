@@ -253,7 +253,8 @@ impl Actor {
     /// Whether there are pools for a Service, and all of them are in `ERROR`.
     fn has_only_broken(&self, pool: &PoolId) -> bool {
         let (balancer, tag) = (self.balancer(), tag_of_pool(pool));
-        let mut pools = balancer.into_iter().flat_map(|one| &one.pools).filter(|one| one.tags.contains(&tag)).peekable();
+        let mut pools =
+            balancer.into_iter().flat_map(|one| &one.pools).filter(|one| one.tags.contains(&tag)).peekable();
         pools.peek().is_some() && pools.all(|one| one.provisioning == Provisioning::Error)
     }
 
