@@ -51,7 +51,8 @@ impl GoingRedirect<'_> {
         let names = WantedPolicy::names_in(&policy.name);
         let is_unknown = || names.iter().chain(&self.names).any(|name| name.is_empty());
         let is_shared = || names.iter().any(|name| self.names.contains(name));
-        host_of(self.seen) == host_of(policy) && (is_unknown() || is_shared() || paths_of(self.seen) == paths_of(policy))
+        host_of(self.seen) == host_of(policy)
+            && (is_unknown() || is_shared() || paths_of(self.seen) == paths_of(policy))
     }
 }
 
@@ -188,7 +189,8 @@ impl Actor {
             let change = self.fewer_certificates(listener, &redirects)?;
             self.unless_blocked(BalancerStep::Change(change), now)
         };
-        surplus.find_map(|one| without_default(one).or_else(|| without_policy(one)).or_else(|| without_certificates(one)))
+        surplus
+            .find_map(|one| without_default(one).or_else(|| without_policy(one)).or_else(|| without_certificates(one)))
     }
 
     /// Returns the change that leaves a listener with the certificates that clients need who are sent there, and with those that nothing
