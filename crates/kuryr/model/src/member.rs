@@ -1,5 +1,6 @@
 //! Members of pools.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -74,6 +75,29 @@ impl DesiredMembers {
         self.0.binary_search_by(|member| member.id.cmp(id)).ok().map(|at| &self.0[at])
     }
 
+    /// Returns at most `most` of these, and those that are left: of each pool alike, those first that take new connections, and among
+    /// equals those that are there, so that one that serves does not give way to one that is new.
+    #[must_use]
+    pub fn split_at_most(&self, most: usize, is_there: impl Fn(&MemberId) -> bool) -> (Self, Self) {
+        if self.0.len() <= most {
+            return (self.clone(), Self::default());
+        }
+        let mut in_pools: Vec<&DesiredMember> = self.0.iter().collect();
+        in_pools.sort_by_cached_key(|member| (member.weight == 0, !is_there(&member.id)));
+        let mut places: BTreeMap<&PoolId, usize> = BTreeMap::new();
+        let mut placed: Vec<(usize, &DesiredMember)> = Vec::with_capacity(in_pools.len());
+        for member in in_pools {
+            let place = places.entry(&member.id.pool).or_default();
+            *place += 1;
+            placed.push((*place, member));
+        }
+        placed.sort_by_key(|(place, _)| *place);
+        let (first, left) = placed.split_at(most);
+        let members =
+            |part: &[(usize, &DesiredMember)]| Self::new(part.iter().map(|(_, one)| (*one).clone()).collect());
+        (members(first), members(left))
+    }
+
     /// Keeps once what is equal in these and in those before them.
     pub fn share(&mut self, before: &Self) {
         if *self == *before {
@@ -86,7 +110,7 @@ impl DesiredMembers {
 
     /// Sets these members and removes those, each at most once.
     pub(crate) fn apply(&mut self, changes: impl Iterator<Item = (MemberId, Option<DesiredMember>)>) {
-        let mut members: std::collections::BTreeMap<MemberId, DesiredMember> =
+        let mut members: BTreeMap<MemberId, DesiredMember> =
             self.0.iter().map(|member| (member.id.clone(), member.clone())).collect();
         for (id, member) in changes {
             match member {

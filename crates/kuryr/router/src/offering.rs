@@ -1,6 +1,9 @@
 //! Decides what is offered.
 
+use std::sync::Arc;
+
 use gimbal_kuryr_crd::KuryrL7Router;
+use gimbal_kuryr_crd::names::labels;
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
@@ -97,7 +100,8 @@ impl<T> RouterController<T> {
         if !facts.enable_ingress {
             return alone();
         }
-        if item.is_edited(&router) {
+        let is_unlabeled = !is_made_for_ingresses(&router) && !item.ingresses.is_empty();
+        if item.is_edited(&router) || (is_unlabeled && !item.is_as_wanted(&router)) {
             // It is set back first. Where that fails, the namespace must not be unknown for as long as that lasts.
             return if item.pauses.is_failing() { alone() } else { None };
         }
@@ -105,7 +109,9 @@ impl<T> RouterController<T> {
             return None;
         }
         item.ours = Some(spec_version(&router));
-        match desired_router(&router, &facts) {
+        // Whoever takes the label off changes nothing about what it was made for, and takes no certificate away.
+        let labeled = if is_unlabeled { with_label(&router) } else { Arc::clone(&router) };
+        match desired_router(&labeled, &facts) {
             Ok(streamed) => {
                 (item.not_offered, item.offer_findings) = (None, streamed.findings);
                 Some(DesiredEntry::LoadBalancer(streamed.wanted))
@@ -179,6 +185,13 @@ impl<T> RouterController<T> {
             Some(_) => self.routers.get(key).and_then(|item| item.not_offered.clone()),
         }
     }
+}
+
+/// Returns a router as it is when it has its label back.
+fn with_label(router: &KuryrL7Router) -> Arc<KuryrL7Router> {
+    let mut labeled = router.clone();
+    labeled.metadata.meta.labels.insert(labels::ROUTER_OF.into(), "".into());
+    Arc::new(labeled)
 }
 
 impl<T> RouterItem<T> {

@@ -157,7 +157,8 @@ impl<T> RouterController<T> {
             // Without facts, less would be known of it than it says.
             return None;
         }
-        if is_wanted && !is_made_for_ingresses(router) {
+        // One that is not wanted any more goes when its label says again whose it is.
+        if (is_wanted && !is_made_for_ingresses(router)) || self.lost_its_label(key, router) {
             metadata.insert("labels".into(), json!({ labels::ROUTER_OF: self.kind_for(key) }));
         }
         if item.pauses.refused_until(Purpose::Protect, now).is_some() {
@@ -194,7 +195,7 @@ impl<T> RouterController<T> {
         asked: Option<&SourceKey>,
     ) -> bool {
         let is_shared = *key == self.settings.ingresses.shared;
-        is_made_for_ingresses(router)
+        (is_made_for_ingresses(router) || self.lost_its_label(key, router))
             && match kind_of(router) {
                 _ if is_shared => true,
                 Some(SHARED) => false,

@@ -211,6 +211,7 @@ impl Actor {
         if desired != self.desired {
             let same = if self.memory.knows_no_part() { None } else { SameParts::of(&self.desired, &desired) };
             self.memory.wish_changed(same.as_ref());
+            self.note_names(&desired);
         }
         self.desired = desired;
         self.contents_wanted();

@@ -394,7 +394,7 @@ pub(crate) fn namespace_of(name: &str) -> &str {
 }
 
 /// The references of a listener, the default one first.
-fn references_of(listener: &SeenListener) -> impl Iterator<Item = &str> {
+pub(crate) fn references_of(listener: &SeenListener) -> impl Iterator<Item = &str> {
     let others = listener.row["sni_container_refs"].as_array().map(Vec::as_slice).unwrap_or_default();
     std::iter::once(&listener.row["default_tls_container_ref"]).chain(others).filter_map(|one| one.as_str())
 }

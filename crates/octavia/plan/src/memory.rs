@@ -178,6 +178,8 @@ pub(crate) struct Memory {
     pub(crate) used_port: Option<(String, Duration, bool)>,
     /// Whether a creation waits because another's load balancer has a port of ours.
     pub(crate) given_away: bool,
+    /// Whose the routes of policies were that still have another name, by the ID of the policy.
+    pub(crate) also_named: BTreeMap<String, BTreeSet<Text>>,
     pub(crate) certificates: CertificateMemory,
     pub(crate) member_turns: Option<Box<MemberTurns>>,
 }

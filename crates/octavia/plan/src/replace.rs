@@ -65,16 +65,30 @@ impl Actor {
         if let Some(step) = self.meanwhile(target, current, now) {
             return step;
         }
+        match self.replaced(target, current, successor, now) {
+            // Its members change all the same, and again when that is done: the new one may take minutes.
+            BalancerStep::Wait(Wait::Pending { .. }) | BalancerStep::Blocked(_)
+                if current.provisioning.is_pending() =>
+            {
+                wait(current)
+            }
+            step => step,
+        }
+    }
+
+    /// Returns the next step of the replacement itself.
+    fn replaced(
+        &self,
+        target: &WantedBalancer<'_>,
+        current: &SeenBalancer,
+        successor: Option<&SeenBalancer>,
+        now: Duration,
+    ) -> BalancerStep {
         let Some(new) = successor else {
-            let step = match self.memory.next_repair(&PlanPart::Balancer, self.budget, now) {
+            return match self.memory.next_repair(&PlanPart::Balancer, self.budget, now) {
                 RepairTime::Spent(_) => BalancerStep::Blocked(Block::RepairBudget),
                 RepairTime::At(then) => BalancerStep::Wait(Wait::Until(then)),
                 RepairTime::Now => self.create(target, Some(current), now),
-            };
-            return match step {
-                // Its members change all the same, and again when that is done.
-                BalancerStep::Blocked(_) if current.provisioning.is_pending() => wait(current),
-                step => step,
             };
         };
         if new.provisioning.is_pending() {

@@ -8,6 +8,7 @@ pub(crate) mod difference;
 pub(crate) mod early;
 pub(crate) mod fold;
 pub(crate) mod going;
+pub(crate) mod names;
 pub(crate) mod order;
 pub(crate) mod policies;
 pub(crate) mod rebuild;

@@ -57,10 +57,11 @@ pub enum CloudLook {
     },
 }
 
-/// What to wait for.
+/// What to wait for. Whatever it is, read the row of each load balancer of the owner that Octavia works on until it has settled,
+/// and tell [`Actor::tracked`]: the one that serves changes while another one is made, or while something else is awaited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wait {
-    /// Octavia works on this load balancer: read its row until it has settled, and tell [`Actor::tracked`].
+    /// Octavia works on this load balancer.
     Pending {
         /// The load balancer.
         balancer: String,

@@ -147,6 +147,8 @@ impl ManagedCluster {
         cell.journal.change(shared.at(now), Deed::Sent, &change);
         cell.places.asks_for(&change);
         if change.request().service == ApiService::Octavia {
+            // The time is that of one change.
+            self.track_pending(owner, cell, shared, now);
             (cell.sent_at, cell.settled, cell.proven) = (Some(now), None, 0);
         }
         let lane = line.lane();
@@ -224,6 +226,9 @@ impl ManagedCluster {
             // What its own does not need is for others.
             shared.may_have_room(&cell.project, std::mem::take(&mut cell.frees));
         }
+        if matches!(step, BalancerStep::Wait(_) | BalancerStep::Blocked(_)) {
+            self.track_pending(owner, cell, shared, now);
+        }
         match step {
             BalancerStep::Look(look) => self.read(owner, cell, look, now),
             BalancerStep::Change(change) => return Some(self.change(owner, cell, change, now)),
@@ -232,7 +237,12 @@ impl ManagedCluster {
                 let at = shared.instant(at);
                 self.rest(owner, cell, CellState::Resting, Some(at), now);
             }
-            BalancerStep::Wait(Wait::Pending { balancer }) => self.track(owner, cell, &balancer, shared, now),
+            BalancerStep::Wait(Wait::Pending { .. }) => {
+                self.works(owner, cell, now);
+                // One that is stuck is not in the way of what else there is to be tried again.
+                let at = cell.actor.retry_at(shared.at(now)).map(|at| shared.instant(at));
+                self.rest(owner, cell, CellState::Pending, at, now);
+            }
             BalancerStep::Done => {
                 if cell.working_since.take().is_some() {
                     cell.journal.note(shared.at(now), Deed::Finished);
@@ -410,16 +420,19 @@ impl ManagedCluster {
         (change, line)
     }
 
-    fn track(&mut self, owner: &Text, cell: &mut Cell, balancer: &str, shared: &RegistryCore, now: Instant) {
-        self.works(owner, cell, now);
-        let seen = cell.actor.seen().balancers.iter().find(|one| one.id == balancer);
-        if let Some(seen) = seen {
-            let project = if seen.project.is_empty() { cell.project.clone() } else { seen.project.as_str().into() };
-            let what = (seen.provider.as_str(), seen.provisioning);
-            let sent = cell.sent_at.take();
-            self.tracker.track(balancer, (owner, &project), what, sent, &shared.times, now);
+    /// Lets every load balancer of an owner be looked at that Octavia works on, until it has finished.
+    fn track_pending(&mut self, owner: &Text, cell: &mut Cell, shared: &RegistryCore, now: Instant) {
+        let pending = cell.actor.seen().balancers.iter().filter(|one| one.provisioning.is_pending());
+        let mut is_any = false;
+        for one in pending {
+            let project = if one.project.is_empty() { cell.project.clone() } else { one.project.as_str().into() };
+            let what = (one.provider.as_str(), one.provisioning);
+            self.tracker.track(&one.id, (owner, &project), what, cell.sent_at, &shared.times, now);
+            is_any = true;
         }
-        self.rest(owner, cell, CellState::Pending, None, now);
+        if is_any {
+            cell.sent_at = None;
+        }
     }
 
     fn gone(&mut self, owner: &Text, cell: &mut Cell, shared: &mut RegistryCore, now: Instant) {

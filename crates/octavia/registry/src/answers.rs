@@ -205,7 +205,7 @@ impl ManagedCluster {
                             cell.failed_looks = 0;
                         }
                         self.looked(owner, &mut cell, seen, shared, now);
-                        cell.see_health(&rows, now);
+                        cell.see_health(&rows, from.unwrap_or(now));
                         cell.search_ports();
                         if std::mem::take(&mut cell.is_outdated) {
                             cell.actor.look_again();
@@ -244,6 +244,7 @@ impl ManagedCluster {
             cell.project = project.as_str().into();
         }
         cell.places.has(&seen);
+        cell.keep_those_there(&seen);
         if let Some(missing) = cell.actor.looked(seen, shared.at(now)) {
             self.learn(missing, cell, shared, now);
         }

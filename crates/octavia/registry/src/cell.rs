@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use gimbal_kuryr_model::{DesiredEntry, DesiredKey, ReportedMissing, ReportedRoutes, Text};
+use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredMembers, ReportedMissing, ReportedRoutes, Text};
 use gimbal_octavia_plan::{Actor, Block};
 
 use crate::call::CallId;
@@ -53,6 +53,8 @@ pub(crate) struct Cell {
     pub(crate) actor: Actor,
     /// What is wanted, if the guard lets the actor want only a part of it.
     pub(crate) held: Option<Box<DesiredEntry>>,
+    /// Members of a router that there was no room for, until a first look shows which are there.
+    pub(crate) waiting: Option<DesiredMembers>,
     pub(crate) state: CellState,
     /// The project that its reads and changes are made in.
     pub(crate) project: Text,
@@ -132,6 +134,7 @@ impl Cell {
             key,
             actor,
             held: None,
+            waiting: None,
             state: CellState::Ready,
             project,
             timer: None,

@@ -264,6 +264,7 @@ impl ManagedCluster {
         let deed = if entry.is_deleting() { Deed::Deleting } else { Deed::Wanted };
         let at = shared.at(now);
         if let Some(mut cell) = self.cells.remove(&owner) {
+            cell.waiting = None;
             let is_wiped = matches!(&entry, DesiredEntry::LoadBalancer(wanted) if !wanted.header.known);
             let differs = *cell.wanted() != entry;
             if cell.is_deleting() != entry.is_deleting() {

@@ -25,7 +25,7 @@ pub(crate) fn print_of(rows: &OwnerRows, cluster_tag: &str, projects: &[Text]) -
     hasher.finish()
 }
 
-/// Returns a number for the row of one load balancer: it moves with every change of it, and of what is below it.
+/// Returns a number for a row: that of a load balancer moves with every change of it, and of what is below it.
 pub(crate) fn row_print(row: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     add(row, &mut hasher);
@@ -83,8 +83,10 @@ fn add(value: &Value, hasher: &mut DefaultHasher) {
         Value::Number(number) => number.hash(hasher),
         Value::String(text) => text.hash(hasher),
         Value::Array(all) => {
-            hasher.write_usize(all.len());
-            all.iter().for_each(|one| add(one, hasher));
+            // In whatever order: a database shows IDs and tags in another one when nothing has changed.
+            let mut prints: Vec<u64> = all.iter().map(row_print).collect();
+            prints.sort_unstable();
+            prints.hash(hasher);
         }
         Value::Object(fields) => {
             for (key, value) in fields.iter().filter(|(key, _)| *key != "operating_status") {
@@ -141,6 +143,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_order_in_which_parts_are_named_says_nothing() {
+        let row = |ids: &[&str]| {
+            let named: Vec<Value> = ids.iter().map(|id| json!({"id": id})).collect();
+            row_print(&json!({"id": "lb", "listeners": named, "tags": ids}))
+        };
+        assert_eq!(row(&["a", "b", "c"]), row(&["c", "a", "b"]));
+        for other in [&["a", "b"][..], &["a", "b", "d"], &["a", "b", "c", "c"]] {
+            assert_ne!(row(&["a", "b", "c"]), row(other), "{other:?}");
+        }
+    }
 
     /// Whatever else Octavia makes of the listener's row.
     #[test]

@@ -15,9 +15,13 @@ const UNHEARD: Duration = Duration::from_secs(60);
 /// Whether a load balancer serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BalancerHealth {
-    /// Nothing speaks against it.
+    /// Nothing is known of it yet.
     #[default]
+    Unseen,
+    /// Nothing speaks against it.
     Serves,
+    /// It was OFFLINE when this process saw it first, then: it may have been so for long, or may be new.
+    Found(Instant),
     /// It may be OFFLINE since then, for Octavia has heard nothing of it.
     Unheard(Instant),
     /// It went to ERROR, and is not repaired yet.
@@ -45,9 +49,10 @@ impl BalancerHealth {
                 if down.is_empty() || up.is_empty() { Self::Down("ERROR") } else { Self::Serves }
             }
             "OFFLINE" if is_in_use(row, rows) => match self {
+                Self::Unseen => Self::Found(now),
                 Self::Serves | Self::Broken => Self::Unheard(now),
-                Self::Unheard(since) if since + UNHEARD <= now => Self::Down("OFFLINE"),
-                Self::Unheard(_) => self,
+                Self::Found(since) | Self::Unheard(since) if since + UNHEARD <= now => Self::Down("OFFLINE"),
+                Self::Found(_) | Self::Unheard(_) => self,
                 Self::Down(_) => Self::Down("OFFLINE"),
             },
             _ => Self::Serves,
@@ -57,7 +62,7 @@ impl BalancerHealth {
     /// Returns why it does not serve, if that is certain.
     fn fault(self) -> Option<&'static str> {
         match self {
-            Self::Serves | Self::Unheard(_) => None,
+            Self::Unseen | Self::Serves | Self::Found(_) | Self::Unheard(_) => None,
             Self::Broken => Some("the load balancer is in ERROR; it is repaired as often as the budget allows"),
             Self::Down("OFFLINE") => Some("the load balancer has the operating status OFFLINE"),
             Self::Down(_) => Some("the load balancer has the operating status ERROR"),
@@ -88,7 +93,12 @@ impl Cell {
         self.health.fault().filter(|_| !self.is_deleting())
     }
 
-    /// Takes in what rows show. Returns whether that is something else than before.
+    /// Whether it is not known yet if its load balancer serves.
+    pub(crate) fn may_be_down(&self) -> bool {
+        matches!(self.health, BalancerHealth::Found(_))
+    }
+
+    /// Takes in what rows show that were read from `now` on. Returns whether that is something else than before.
     pub(crate) fn see_health(&mut self, rows: &OwnerRows, now: Instant) -> bool {
         if self.is_deleting() {
             return false;
@@ -116,6 +126,8 @@ impl Cell {
             (Provisioning::Error, _) => BalancerHealth::Broken,
             // Its operating status is the old one until a heartbeat comes, and lists show that.
             (Provisioning::Active, BalancerHealth::Broken) => BalancerHealth::Unheard(now),
+            // It is new: what was there before was seen in rows first.
+            (Provisioning::Active, BalancerHealth::Unseen) => BalancerHealth::Serves,
             (_, before) => before,
         };
         std::mem::replace(&mut self.health, noted) != noted
@@ -143,6 +155,10 @@ mod tests {
         let long_ago = BalancerHealth::Unheard(now);
         let (serves, broken) = (BalancerHealth::Serves, BalancerHealth::Broken);
         for (before, row, expected) in [
+            (BalancerHealth::Unseen, &offline, BalancerHealth::Found(now + UNHEARD)),
+            (BalancerHealth::Found(now + UNHEARD / 2), &offline, BalancerHealth::Found(now + UNHEARD / 2)),
+            (BalancerHealth::Found(now), &offline, BalancerHealth::Down("OFFLINE")),
+            (BalancerHealth::Found(now), &with("operating_status", json!("ONLINE")), serves),
             (serves, &offline, BalancerHealth::Unheard(now + UNHEARD)),
             (broken, &offline, BalancerHealth::Unheard(now + UNHEARD)),
             (BalancerHealth::Unheard(now + UNHEARD / 2), &offline, BalancerHealth::Unheard(now + UNHEARD / 2)),

@@ -21,7 +21,7 @@
 //!   [`CallToMake::not_after`]: answer [`CallAnswer::NotSent`] instead.
 //! - **[`Registry::want`]** for each entry that came or changed, **[`Registry::forget`]** for each that left the stream. What
 //!   left is not removed before [`Registry::snapshot_complete`] has proven that its owner is gone, [`RegistrySettings::orphan_grace`]
-//!   has passed, and the guard lets it go.
+//!   has passed, and the guard lets it go. [`Registry::members_wait`] with the members that an entry lacks for want of room.
 //! - **[`Registry::found_content`]** with the answer of the controller to each [`RegistryEvent::ContentWanted`].
 //! - **[`Registry::reports`]** when a stream begins: everything is reported again. Later [`Registry::take_reports`].
 //! - On a clean stop: ask for no further call, and await those that are under way.
@@ -67,6 +67,7 @@ mod tracker;
 mod turns;
 mod unreadable;
 mod view;
+mod waiting;
 
 pub use call::{CallAnswer, CallId, CallLane, CallToMake, CloudCall, CloudRead};
 pub use event::{AdoptionOutcome, AdoptionRefusal, FoundOwner, RegistryEvent};

@@ -102,7 +102,7 @@ pub(crate) fn with_members(wanted: &DesiredLoadBalancer, more: Vec<DesiredMember
 }
 
 /// Returns which pool this is. That of a Service may be the default of a listener.
-fn id_of(balancer: &SeenBalancer, pool: &SeenPool) -> Option<PoolId> {
+pub(crate) fn id_of(balancer: &SeenBalancer, pool: &SeenPool) -> Option<PoolId> {
     let service = pool.tags.iter().find_map(|tag| service_of(tag));
     service.map(|id| PoolId::Service(id.into())).or_else(|| port_of(balancer, &pool.id).map(PoolId::Listener))
 }

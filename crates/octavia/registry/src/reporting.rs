@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,9 @@ use gimbal_kuryr_model::{
     PortRefusal, ReportedCertificate, ReportedCondition, ReportedFloatingIp, ReportedListener, ReportedLoadBalancer,
     ReportedMember, ReportedObjects, ReportedPolicy, ReportedPool, Text,
 };
-use gimbal_octavia_plan::{Block, SeenBalancer, SeenFloatingIp, SeenListener, SeenPolicy, SeenPool, SeenSecret};
+use gimbal_octavia_plan::{
+    Block, SeenBalancer, SeenFloatingIp, SeenListener, SeenMember, SeenPolicy, SeenPool, SeenSecret,
+};
 
 use crate::advance::SLOW;
 use crate::cell::{Cell, CellState};
@@ -252,6 +255,8 @@ impl ManagedCluster {
     /// Whether there is something to report. Work that ends soon is reported when it has ended.
     fn is_telling(&self, owner: &Text, cell: &Cell, now: Instant) -> bool {
         match cell.state {
+            // Nothing is said before it is known: after each start it would be ready for a minute.
+            CellState::Done if cell.may_be_down() => false,
             CellState::Done | CellState::Blocked(_) | CellState::Gone => true,
             _ if (self.held.contains(owner) && cell.is_deleting()) || cell.fault().is_some() => true,
             _ if self.unread(cell).is_some() || cell.unsent >= RUNS || self.is_quarantined(cell) => true,
@@ -330,14 +335,15 @@ pub(crate) fn print_of(report: &LoadBalancerReport) -> u64 {
     written.0.finish()
 }
 
-/// Returns what exists; of listeners and pools those that carry the tag.
+/// Returns what exists, in an order of its own: answers, lists and looks show parts in different ones, and that is no news. Of listeners
+/// and pools it has those that carry the tag.
 fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String>) -> ReportedObjects {
     let is_its = |tags: &[String]| tag.is_none_or(|tag| tags.contains(tag));
     let seen = cell.actor.seen();
     // Another one may be there for a while: a twin, or one that somebody led to a port of the owner's.
     let leads =
-        |one: &&SeenFloatingIp| cell.actor.balancer().is_some_and(|lb| one.port.as_deref() == Some(&*lb.vip_port));
-    let floating = seen.floating.iter().find(leads).or_else(|| seen.floating.first()).and_then(|one| {
+        |one: &SeenFloatingIp| cell.actor.balancer().is_some_and(|lb| one.port.as_deref() == Some(&*lb.vip_port));
+    let floating = seen.floating.iter().min_by_key(|one| (!leads(one), &one.id)).and_then(|one| {
         let asked = header.and_then(|header| header.floating.as_ref()).is_some_and(|wish| wish.address.is_some());
         Some(ReportedFloatingIp {
             id: one.id.as_str().into(),
@@ -348,11 +354,15 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
     let routes = cell.routes.as_deref().cloned();
     let certificate =
         |one: &SeenSecret| Some(ReportedCertificate { reference: one.reference.as_str().into(), hash: one.hash()? });
-    let certificates: Vec<_> = cell.actor.secrets().iter().filter_map(certificate).collect();
+    let mut certificates: Vec<_> = cell.actor.secrets().iter().filter_map(certificate).collect();
+    certificates.sort_unstable_by(|one, other| one.reference.cmp(&other.reference));
     let Some(balancer) = cell.actor.balancer() else {
         return ReportedObjects { floating_ip: floating, routes, certificates, ..ReportedObjects::default() };
     };
-    let of = |pool: &str| balancer.listeners.iter().find(|one| one.default_pool.as_deref() == Some(pool));
+    let of = |pool: &str| {
+        let leading = balancer.listeners.iter().filter(|one| one.default_pool.as_deref() == Some(pool));
+        leading.min_by_key(|one| (one.port, &one.id))
+    };
     let pool = |pool: &SeenPool| ReportedPool {
         id: pool.id.as_str().into(),
         listener: of(&pool.id).map(|one| one.id.as_str().into()).unwrap_or_default(),
@@ -368,22 +378,26 @@ fn objects(cell: &Cell, header: Option<&LoadBalancerHeader>, tag: Option<&String
         };
         listener.policies.iter().map(policy).collect::<Vec<_>>()
     };
-    let pools: Vec<&SeenPool> = balancer.pools.iter().filter(|one| is_its(&one.tags)).collect();
+    let mut listeners: Vec<&SeenListener> = balancer.listeners.iter().filter(|one| is_its(&one.tags)).collect();
+    listeners.sort_unstable_by_key(|one| (one.port, &one.id));
+    let mut pools: Vec<&SeenPool> = balancer.pools.iter().filter(|one| is_its(&one.tags)).collect();
+    pools.sort_unstable_by_key(|one| (&one.name, &one.id));
     let (members, member_count) = members(balancer, &pools, cell.wanted());
     ReportedObjects {
-        load_balancer: reported(balancer, &cell.actor.security_groups()),
-        listeners: balancer.listeners.iter().filter(|one| is_its(&one.tags)).map(listener).collect(),
+        load_balancer: reported(balancer, cell.actor.security_groups()),
+        listeners: listeners.iter().copied().map(listener).collect(),
         pools: pools.into_iter().map(pool).collect(),
         members,
         member_count,
         floating_ip: floating,
-        policies: balancer.listeners.iter().filter(|one| is_its(&one.tags)).flat_map(policies).collect(),
+        policies: listeners.iter().copied().flat_map(policies).collect(),
         routes,
         certificates,
     }
 }
 
-fn reported(balancer: &SeenBalancer, groups: &[String]) -> Option<ReportedLoadBalancer> {
+fn reported(balancer: &SeenBalancer, mut groups: Vec<String>) -> Option<ReportedLoadBalancer> {
+    groups.sort_unstable();
     Some(ReportedLoadBalancer {
         id: balancer.id.as_str().into(),
         name: balancer.name.as_str().into(),
@@ -410,7 +424,6 @@ fn listener(one: &SeenListener) -> ReportedListener {
 
 /// Texts that members have in common are kept once, and names are those of what is wanted.
 fn members(balancer: &SeenBalancer, pools: &[&SeenPool], wanted: &DesiredEntry) -> (Vec<ReportedMember>, u32) {
-    let all = || pools.iter().flat_map(|pool| pool.members.iter().map(move |member| (pool, member)));
     let mut texts: BTreeSet<Text> = match wanted {
         DesiredEntry::LoadBalancer(wanted) => {
             wanted.members.as_slice().iter().flat_map(|one| [&one.name, &one.subnet]).flatten().cloned().collect()
@@ -425,7 +438,7 @@ fn members(balancer: &SeenBalancer, pools: &[&SeenPool], wanted: &DesiredEntry) 
             text
         }
     };
-    let member = |(pool, member): (&&SeenPool, &gimbal_octavia_plan::SeenMember)| {
+    let member = |(pool, member): (&SeenPool, &SeenMember)| {
         let subnet = member.subnet.as_deref().unwrap_or(&balancer.vip_subnet);
         Some(ReportedMember {
             id: Some(member.id.as_str()).filter(|id| !id.is_empty())?.into(),
@@ -436,6 +449,13 @@ fn members(balancer: &SeenBalancer, pools: &[&SeenPool], wanted: &DesiredEntry) 
             subnet: shared(subnet),
         })
     };
-    let count = u32::try_from(all().count()).unwrap_or(u32::MAX);
-    (all().filter_map(member).take(MOST_MEMBERS).collect(), count)
+    let count = pools.iter().map(|pool| pool.members.len()).sum::<usize>();
+    let all = pools.iter().flat_map(|pool| in_order(pool).into_iter().map(move |member| (*pool, member)));
+    (all.filter_map(member).take(MOST_MEMBERS).collect(), u32::try_from(count).unwrap_or(u32::MAX))
+}
+
+fn in_order(pool: &SeenPool) -> Vec<&SeenMember> {
+    let mut members: Vec<&SeenMember> = pool.members.iter().collect();
+    members.sort_by_cached_key(|one| (one.address.parse::<IpAddr>().ok(), one.port));
+    members
 }

@@ -62,6 +62,12 @@ impl CloudModel {
         self.version = Some(minor);
     }
 
+    /// Lets IDs be in no order from now on, as the real ones are: rows name parts in the order of IDs, which is not that of creation
+    /// then.
+    pub fn shuffle_ids(&mut self) {
+        self.store.shuffles_ids = true;
+    }
+
     /// Says how the next change that reaches the provider ends. May be called several times for the changes after that.
     pub fn expect(&mut self, fate: Fate) {
         self.fates.push_back(fate);

@@ -72,7 +72,7 @@ impl ApiObject {
     }
 }
 
-/// All objects. IDs count up, so that the order of IDs is that of creation.
+/// All objects. IDs count up, so that the order of IDs is that of creation, unless they are to be in none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObjectTree {
     objects: BTreeMap<String, ApiObject>,
@@ -80,18 +80,24 @@ pub(crate) struct ObjectTree {
     kinds: BTreeMap<ApiKind, BTreeSet<String>>,
     children: BTreeMap<String, Vec<String>>,
     made: u64,
+    /// Whether IDs are in no order.
+    pub(crate) shuffles_ids: bool,
 }
 
 impl ObjectTree {
     /// Returns an ID that nothing has had before.
     pub(crate) fn new_id(&mut self) -> String {
         self.made += 1;
-        uuid(0, self.made)
+        // An odd factor leads each number of 48 bits to another one.
+        let n = if self.shuffles_ids { self.made.wrapping_mul(0x9e37_79b9_7f4b) & 0xffff_ffff_ffff } else { self.made };
+        uuid(0, n)
     }
 
     pub(crate) fn insert(&mut self, id: &str, object: ApiObject) {
         if let Some(parent) = &object.parent {
-            self.children.entry(parent.clone()).or_default().push(id.to_owned());
+            let siblings = self.children.entry(parent.clone()).or_default();
+            let at = siblings.partition_point(|one| one.as_str() < id);
+            siblings.insert(at, id.to_owned());
         }
         self.kinds.entry(object.kind).or_default().insert(id.to_owned());
         self.objects.insert(id.to_owned(), object);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use gimbal_kuryr_model::{
-    CertificateContent, CertificateHash, DesiredEntry, DesiredKey, DesiredLoadBalancer, Phase, Text,
+    CertificateContent, CertificateHash, DesiredEntry, DesiredKey, DesiredLoadBalancer, DesiredMembers, Phase, Text,
 };
 use gimbal_kuryr_wire::{Kuryr, KuryrReason};
 use gimbal_octavia_plan::{FoundContent, SecretPayload};
@@ -17,8 +17,8 @@ use crate::policy::{EntrySize, PolicyBreach, with_most_members};
 
 /// What becomes of an entry.
 enum Verdict {
-    /// It is made, or removed.
-    Wanted(DesiredEntry),
+    /// It is made, or removed. Of a router these members wait for room.
+    Wanted(DesiredEntry, DesiredMembers),
     /// It is not tried. What it says of its members is not meant, or may be another's.
     Refused(PolicyBreach),
     /// The policy does not allow it as it is. What was allowed before goes on with its members.
@@ -174,7 +174,7 @@ impl Clusters {
                 state.end.settle(key, Outcome::Applied);
                 return false;
             }
-            Verdict::Wanted(entry) => {
+            Verdict::Wanted(entry, waiting) => {
                 if let DesiredEntry::LoadBalancer(wanted) = &entry {
                     state.waiting.wanted(key, wanted, state.end.latest_report(key), now);
                     // It must not answer the next deletion.
@@ -187,6 +187,7 @@ impl Clusters {
                 if !self.registry.want(name, key.clone(), entry, now) {
                     tracing::error!(cluster = %name, %key, "another entry has the owner of one that was allowed");
                 }
+                self.registry.members_wait(name, key, waiting);
                 (Outcome::Applied, true)
             }
             Verdict::Gone => {
@@ -267,7 +268,9 @@ impl ClusterState {
         }
         let wanted = match &*entry {
             // Whatever the policy says by now: what was made is removed.
-            DesiredEntry::Deleting { .. } => return Verdict::Wanted(DesiredEntry::clone(&entry)),
+            DesiredEntry::Deleting { .. } => {
+                return Verdict::Wanted(DesiredEntry::clone(&entry), DesiredMembers::default());
+            }
             DesiredEntry::LoadBalancer(wanted) => wanted,
         };
         let policy = &self.config.policy;
@@ -283,23 +286,24 @@ impl ClusterState {
                     let most = self.used.most_members(key, &policy.quota).min(self.ranking.most_members(key));
                     with_most_members(placed, former, most)
                 } else {
-                    (placed, 0)
+                    (placed, DesiredMembers::default())
                 };
+                let left = waiting.as_slice().len();
                 let group = placed.header.shared_group.as_deref().map(|group| &group.name);
-                self.used.take_following(key, EntrySize::of(&placed), group, &policy.quota, waiting > 0)?;
+                self.used.take_following(key, EntrySize::of(&placed), group, &policy.quota, left > 0)?;
                 let kept = kept.map(|words| (KuryrReason::FloatingNotAllowed, words));
                 let members = members.map(|words| (KuryrReason::MemberNotAllowed, words));
                 let count = placed.members.as_slice().len();
-                let words = || format!("quota.members has room for {count} of {} members", count + waiting);
-                let waiting = (waiting > 0).then(|| (KuryrReason::Quota, words()));
-                Ok((placed, members.into_iter().chain(kept).chain(waiting).collect::<Vec<_>>()))
+                let words = || format!("quota.members has room for {count} of {} members", count + left);
+                let left = (left > 0).then(|| (KuryrReason::Quota, words()));
+                Ok((placed, waiting, members.into_iter().chain(kept).chain(left).collect::<Vec<_>>()))
             });
         match allowed {
-            Ok((placed, left_out)) => {
+            Ok((placed, waiting, left_out)) => {
                 if !left_out.is_empty() {
                     self.left_out.insert(key.clone(), left_out);
                 }
-                Verdict::Wanted(DesiredEntry::LoadBalancer(placed))
+                Verdict::Wanted(DesiredEntry::LoadBalancer(placed), waiting)
             }
             // What a former stream wanted still has its places, and may be gone since.
             Err(breach) if breach.reason == KuryrReason::Quota && !self.is_current => Verdict::NotYet,

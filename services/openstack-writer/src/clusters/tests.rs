@@ -33,6 +33,8 @@ struct Ends {
     balancers: Vec<Value>,
     /// The number of members that the pool of an owner has.
     members: BTreeMap<&'static str, u64>,
+    /// The last bytes of the addresses of those of a router's pool.
+    addresses: &'static [u8],
     changes: Vec<String>,
 }
 
@@ -92,15 +94,15 @@ impl Ends {
 
     /// The same with a policy, whatever its project and subnet.
     fn with_policy(entries: &[(DesiredKey, DesiredEntry)], made: &[(&str, &str)], policy: ClusterPolicy) -> Self {
-        Self::with_members(entries, made, policy, &[])
+        Self::with_members(entries, made, policy, (&[], &[]))
     }
 
-    /// The same where the pools of owners have these numbers of members.
+    /// The same where the pools of owners have these numbers of members, and that of a router these.
     fn with_members(
         entries: &[(DesiredKey, DesiredEntry)],
         made: &[(&str, &str)],
         policy: ClusterPolicy,
-        members: &[(&'static str, u64)],
+        (members, addresses): (&[(&'static str, u64)], &'static [u8]),
     ) -> Self {
         let now = Instant::now();
         let config = ClusterConfig {
@@ -120,7 +122,8 @@ impl Ends {
         agent.connected(now);
         let (generation, messages) = (0, mpsc::channel(1).1);
         let (balancers, members) = (Vec::new(), members.iter().copied().collect());
-        let mut ends = Self { now, agent, all, generation, messages, balancers, members, changes: Vec::new() };
+        let changes = Vec::new();
+        let mut ends = Self { now, agent, all, generation, messages, balancers, members, addresses, changes };
         ends.balancers = made.iter().zip(0..).map(|((owner, name), nth)| balancer(owner, name, nth)).collect();
         for (row, (owner, _)) in ends.balancers.iter_mut().zip(made) {
             row["pools"] =
@@ -185,11 +188,18 @@ impl Ends {
         };
         let pool = |(owner, members): (&&str, &u64)| {
             let members: Vec<Value> = (0..*members).map(|nth| json!({"id": format!("{owner}-{nth}")})).collect();
-            json!({"id": format!("pool-{owner}"), "project_id": "own", "members": members})
+            let tags = ["k8s-cluster:uid-of-kube-system", "gimbal-pool:shop/web/80"];
+            json!({"id": format!("pool-{owner}"), "project_id": "own", "members": members, "tags": tags})
+        };
+        let member = |last: &u8| {
+            let tags = ["k8s-svc-uid:r1"];
+            json!({"id": format!("r1-{last}"), "address": format!("10.1.0.{last}"), "protocol_port": 8080, "weight": 1,
+                "tags": tags, "provisioning_status": "ACTIVE"})
         };
         match &*read.path {
             "loadbalancers" => self.balancers.iter().filter(|row| is_listed(row)).cloned().collect(),
             "pools" => self.members.iter().map(pool).collect(),
+            "pools/pool-r1/members" => self.addresses.iter().map(member).collect(),
             _ => Vec::new(),
         }
     }

@@ -1,8 +1,8 @@
 //! Members that the policy does not allow: the others are served.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use gimbal_kuryr_model::{DesiredLoadBalancer, DesiredMember, DesiredMembers, PoolId};
+use gimbal_kuryr_model::{DesiredLoadBalancer, DesiredMember, DesiredMembers, MemberId, PoolId};
 use gimbal_kuryr_wire::KuryrReason;
 use gimbal_model::AddressRefusal;
 
@@ -68,33 +68,17 @@ impl ClusterPolicy {
     }
 }
 
-/// Returns a router with at most `most` members, and how many are left out: of each pool alike, those first that take new connections,
-/// and among equals those of `former`, which is wanted so far: one that serves does not give way to one that is new.
+/// Returns a router with at most `most` members, and those that wait for room. Those of `former`, which is wanted so far, count as there.
 /// What one Service has no room for must not stop the routes to the others.
 pub fn with_most_members(
     wanted: DesiredLoadBalancer,
     former: Option<&DesiredLoadBalancer>,
     most: u64,
-) -> (DesiredLoadBalancer, usize) {
-    let all = wanted.members.as_slice();
+) -> (DesiredLoadBalancer, DesiredMembers) {
     let most = usize::try_from(most).unwrap_or(usize::MAX);
-    let left_out = all.len().saturating_sub(most);
-    if left_out == 0 {
-        return (wanted, 0);
-    }
-    let mut in_pools = all.to_vec();
-    let is_new = |member: &DesiredMember| former.is_none_or(|former| former.members.get(&member.id).is_none());
-    in_pools.sort_by_cached_key(|member| (member.weight == 0, is_new(member), member.id.clone()));
-    let mut places: BTreeMap<PoolId, usize> = BTreeMap::new();
-    let mut placed: Vec<(usize, DesiredMember)> = Vec::with_capacity(in_pools.len());
-    for member in in_pools {
-        let place = places.entry(member.id.pool.clone()).or_default();
-        *place += 1;
-        placed.push((*place, member));
-    }
-    placed.sort_by_key(|(place, _)| *place);
-    let kept = placed.into_iter().take(most).map(|(_, member)| member).collect();
-    (DesiredLoadBalancer { members: DesiredMembers::new(kept), ..wanted }, left_out)
+    let is_there = |id: &MemberId| former.is_some_and(|former| former.members.get(id).is_some());
+    let (members, waiting) = wanted.members.split_at_most(most, is_there);
+    (DesiredLoadBalancer { members, ..wanted }, waiting)
 }
 
 /// Returns the pool of a member, and whether its address is one of IPv4.

@@ -99,3 +99,63 @@ fn one_that_has_moved_waits_for_a_router_that_is_impeded() {
     world.check();
     assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
 }
+
+/// Takes the label off a router, as somebody does while no controller runs.
+fn without_label(world: &mut World, router: &str) {
+    let is_edited = world.api.edit(Kind::Router, router, |it| {
+        it["metadata"].as_object_mut().unwrap().remove("labels");
+    });
+    assert!(is_edited);
+}
+
+#[test]
+fn a_router_whose_label_was_taken_off_goes_before_its_ingress() {
+    for (asked, router) in [("own", "team/a"), ("group:web", "team/web")] {
+        let mut world = World::new(Some(true));
+        world.api.create(Kind::Ingress, "team/a", ingress("kuryr", Some(asked), "s1"));
+        world.rest();
+        world.check();
+        without_label(&mut world, router);
+        world.api.delete(Kind::Ingress, "team/a");
+        world.restart(&KINDS);
+        world.purposes.clear();
+        world.rest();
+        world.check();
+        assert_eq!((world.api.get(Kind::Router, router), world.api.get(Kind::Ingress, "team/a")), (None, None));
+        let at = |what: &str| world.purposes.iter().position(|purpose| purpose.starts_with(what));
+        let (gone, released) = (at("KuryrL7Router"), at("Ingress"));
+        assert!(gone.is_some() && gone < released, "{:#?}", world.purposes);
+    }
+}
+
+/// Its routes are still there.
+#[test]
+fn an_ingress_waits_for_the_shared_router_whose_label_was_taken_off() {
+    let mut world = served();
+    world.api.create(Kind::Ingress, "team/b", ingress("kuryr", None, "s2"));
+    world.rest();
+    without_label(&mut world, SHARED);
+    world.api.delete(Kind::Ingress, "team/a");
+    world.writer.is_stuck = true;
+    world.restart(&KINDS);
+    world.rest();
+    assert!(world.api.get(Kind::Ingress, "team/a").is_some());
+    world.writer.is_stuck = false;
+    world.break_stream();
+    world.rest();
+    world.check();
+    assert_eq!(world.api.get(Kind::Ingress, "team/a"), None);
+}
+
+/// Routes and all.
+#[test]
+fn a_copy_of_a_router_is_its_makers() {
+    let mut world = served();
+    let spec = world.api.get(Kind::Router, SHARED).unwrap()["spec"].clone();
+    world.api.create(Kind::Router, "team/copy", json!({ "spec": spec }));
+    world.rest();
+    world.api.delete(Kind::Ingress, "team/a");
+    world.rest();
+    let copy = world.api.get(Kind::Router, "team/copy").unwrap();
+    assert_eq!((&copy["spec"], copy["metadata"].get("labels")), (&spec, None));
+}

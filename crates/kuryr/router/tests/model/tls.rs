@@ -130,3 +130,30 @@ fn a_hash_that_is_not_offered_gets_nothing() {
     world.lead(false);
     assert_eq!(world.controller.secrets_with(hash(1)), []);
 }
+
+/// It gets its label back, and the writer hears of nothing.
+#[test]
+fn a_label_that_is_taken_off_takes_no_certificate_away() {
+    for is_refused in [false, true] {
+        let mut world = with_certificate();
+        world.heard.clear();
+        if is_refused {
+            world.api.webhook = Some(|kind, object| {
+                if kind == Kind::Router {
+                    object["metadata"].as_object_mut().unwrap().remove("labels");
+                }
+            });
+        }
+        world.api.edit(Kind::Router, SHARED, |it| {
+            it["metadata"].as_object_mut().unwrap().remove("labels");
+        });
+        world.patience = std::time::Duration::from_secs(10);
+        world.rest();
+        assert_eq!(world.heard, [""; 0]);
+        world.api.webhook = None;
+        world.pass(std::time::Duration::from_secs(600));
+        world.rest();
+        world.check();
+        assert_eq!(hashes(&world), [hash(1).to_string()]);
+    }
+}

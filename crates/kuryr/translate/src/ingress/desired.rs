@@ -15,7 +15,7 @@ use gimbal_model::{Family, Protocol};
 
 use super::matching::Path;
 use super::spec::family;
-use super::status::router_knowledge;
+use super::status::{router_knowledge, serves_https};
 use crate::address::address;
 use crate::bounds::listed_len;
 use crate::desired::{header_of_owner, model_algorithm, positive};
@@ -39,7 +39,7 @@ pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Stre
     let mut findings = Vec::new();
     let family = family(spec, Some(facts));
     // What is served is not taken away because the writer does not find the key manager for a while, or is an older one.
-    let is_served = object.status.as_ref().is_some_and(|status| !status.secrets.is_empty());
+    let is_served = object.status.as_ref().is_some_and(serves_https);
     let certificates = if facts.certificates || is_served { certificates(object) } else { Box::default() };
     let mut listeners = vec![ListenerWish { id: HTTP, kind: ListenerKind::Http, name: Some("http".into()) }];
     if !certificates.is_empty() {

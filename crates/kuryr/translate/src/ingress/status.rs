@@ -9,6 +9,9 @@ use crate::rediscover::knowledge;
 use crate::status::MARGIN;
 use crate::{Finding, NotStreamed, StatusInput, StatusKnowledge, status};
 
+/// Octavia's word for what listeners with certificates speak.
+const TLS: &str = "TERMINATED_HTTPS";
+
 /// What the status of a router is made from.
 #[derive(Debug, Clone, Copy)]
 pub struct RouterStatusInput<'a> {
@@ -38,7 +41,12 @@ pub fn router_status(input: &RouterStatusInput<'_>) -> KuryrL7RouterStatus {
     // A writer that has not looked yet knows less than the status does.
     if let Some(report) = report.filter(|report| report.phase != Phase::Waiting) {
         router.policies = policies(report, object_len);
-        router.secrets = secrets(report);
+        let secrets = secrets(report);
+        // A writer that was started anew, and does not find the key manager, cannot say what its listener still serves.
+        let is_unseen = secrets.is_empty() && report.objects.listeners.iter().any(|one| *one.protocol == *TLS);
+        if !is_unseen {
+            router.secrets = secrets;
+        }
     }
     let beside = encoded_len(&router.policies) + encoded_len(&router.secrets);
     router.balancer = status(&StatusInput {
@@ -52,6 +60,11 @@ pub fn router_status(input: &RouterStatusInput<'_>) -> KuryrL7RouterStatus {
     });
     router.route_count = i64::try_from(routes).ok();
     router
+}
+
+/// Whether clients are answered over HTTPS, as far as a status says.
+pub(super) fn serves_https(status: &KuryrL7RouterStatus) -> bool {
+    !status.secrets.is_empty() || status.balancer.listeners.iter().any(|one| *one.protocol == *TLS)
 }
 
 /// The writer has one for each that the spec has, which is bounded.

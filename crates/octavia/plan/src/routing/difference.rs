@@ -92,7 +92,7 @@ impl Actor {
                 let ours = listener.policies.iter().filter(|one| self.mark.is_on(&one.tags));
                 // One that somebody keeps stays, whatever becomes of its owner.
                 let surplus = ours.filter(|one| !one.tags.iter().any(|tag| tag == KEEP) && !is_wanted(one));
-                surplus.for_each(|one| names.extend(WantedPolicy::names_in(&one.name)));
+                surplus.for_each(|one| names.extend(self.names_of(one)));
             }
         }
         names.into_iter().map(|name| RouteGap { name, state: RouteState::Left, why: None }).collect()

@@ -1,24 +1,26 @@
 //! Redirects to HTTPS that are to go. Whoever is sent there has to find the certificate and the route that were there, so these go
 //! after the redirect; and nothing else waits for it, for it may be one that cannot be changed for long.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use gimbal_kuryr_model::{DesiredLoadBalancer, RouteTarget, Text};
+use gimbal_kuryr_model::{DesiredEntry, DesiredLoadBalancer, RouteTarget, Text};
 use serde_json::json;
 
 use crate::actor::Actor;
-use crate::certificates::{namespace_of, terminates};
+use crate::certificates::{namespace_of, references_of, terminates};
 use crate::change::CloudChange;
-use crate::children::listener_at;
+use crate::children::{is_at, listener_at};
 use crate::mark::service_of;
 use crate::memory::PlanPart;
-use crate::routing::content::{content, wanted_content};
+use crate::routing::content::{content, rule_content, wanted_content};
 use crate::routing::difference::leads_there;
-use crate::routing::fold::{WantedPolicy, fold};
-use crate::routing::policies::{PolicyGoes, PolicyWay, host_of, overlap};
+use crate::routing::fold::{HOST, WantedPolicy, fold};
+use crate::routing::policies::{PolicyGoes, PolicyWay, host_of};
+use crate::secret::SeenSecret;
 use crate::seen::{SeenBalancer, SeenListener};
 use crate::seen_policy::SeenPolicy;
-use crate::step::{BalancerStep, Block};
+use crate::step::BalancerStep;
 use crate::target::TERMINATED_HTTPS;
 
 /// Redirects to HTTPS that are to go.
@@ -28,26 +30,35 @@ pub(crate) struct GoingRedirects<'a>(Vec<GoingRedirect<'a>>);
 #[derive(Debug)]
 struct GoingRedirect<'a> {
     seen: &'a SeenPolicy,
-    /// The Ingresses in its name; an empty one: others that it does not name.
-    names: Vec<Text>,
-    /// Whether it goes soon.
-    is_soon: bool,
+    /// The Ingresses whose it is; an empty one: others that nothing names.
+    names: BTreeSet<Text>,
+    goes: RedirectGoes,
 }
 
-impl<'a> GoingRedirect<'a> {
-    fn new(seen: &'a SeenPolicy, is_soon: bool) -> Self {
-        Self { seen, names: WantedPolicy::names_in(&seen.name), is_soon }
-    }
+/// When a redirect goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RedirectGoes {
+    Soon,
+    /// When there is room for what takes its place, which may be that of what it leads to: nothing of that waits for it.
+    WithRoom,
+    Later,
+}
 
+impl GoingRedirect<'_> {
     /// Whether clients that it sends to HTTPS may be answered by a policy there. A redirect comes only where its own Ingress has the
-    /// same host and path over HTTPS.
+    /// same host and path over HTTPS; a policy that another Ingress has taken over may have either's name.
     fn leads_to(&self, policy: &SeenPolicy) -> bool {
         let names = WantedPolicy::names_in(&policy.name);
-        match names.iter().chain(&self.names).any(|name| name.is_empty()) {
-            true => overlap(host_of(self.seen), host_of(policy)),
-            false => names.iter().any(|name| self.names.contains(name)),
-        }
+        let is_unknown = || names.iter().chain(&self.names).any(|name| name.is_empty());
+        let is_shared = || names.iter().any(|name| self.names.contains(name));
+        host_of(self.seen) == host_of(policy)
+            && (is_unknown() || is_shared() || paths_of(self.seen) == paths_of(policy))
     }
+}
+
+/// Returns what a policy compares but for the host.
+fn paths_of(seen: &SeenPolicy) -> BTreeSet<String> {
+    seen.rules.iter().filter(|rule| rule.kind != HOST).map(rule_content).collect()
 }
 
 impl GoingRedirects<'_> {
@@ -57,11 +68,11 @@ impl GoingRedirects<'_> {
 
     /// Returns when a policy over HTTPS may go.
     pub(crate) fn policy_goes(&self, policy: &SeenPolicy) -> PolicyGoes {
-        let led = self.0.iter().filter(|one| one.leads_to(policy));
-        match led.map(|one| one.is_soon).max() {
-            None => PolicyGoes::Now,
-            Some(true) => PolicyGoes::Soon,
-            Some(false) => PolicyGoes::NotYet,
+        let led: Vec<RedirectGoes> = self.0.iter().filter(|one| one.leads_to(policy)).map(|one| one.goes).collect();
+        match led {
+            led if led.contains(&RedirectGoes::Soon) => PolicyGoes::Soon,
+            led if led.contains(&RedirectGoes::Later) => PolicyGoes::NotYet,
+            _ => PolicyGoes::Now,
         }
     }
 
@@ -91,42 +102,61 @@ impl Actor {
                 leads_there(balancer, seen, one) && wanted_content(one) == content(&seen.action, &seen.rules)
             };
             let gone = sent.filter(|seen| !policies.iter().any(|one| is_wanted(seen, one)));
-            left.0.extend(gone.map(|seen| GoingRedirect::new(seen, self.goes_soon(seen, &policies, now))));
+            left.0.extend(gone.map(|seen| self.going(seen, self.redirect_goes(seen, &policies, now))));
         }
         left
     }
 
-    /// Whether a redirect goes soon for these policies: it is not refused, and does not serve until one of its host can be made.
-    fn goes_soon(&self, seen: &SeenPolicy, policies: &[WantedPolicy], now: Duration) -> bool {
-        let waits = |one: &WantedPolicy| {
-            let part = PlanPart::Policy(one.identity());
-            let way = match &one.to {
-                RouteTarget::Pool(id) => Some(self.way_of_missing(&part, id, now)),
-                RouteTarget::Redirect(_) => self.unless_part_blocked(&part, now),
-            };
-            matches!(way, Some(PolicyWay::NoRoom | PolicyWay::Later))
-        };
-        let of_host = |one: &&WantedPolicy| one.host() == host_of(seen);
-        self.policy_goes(seen, now) != PolicyGoes::NotYet && !policies.iter().filter(of_host).any(waits)
+    fn going<'a>(&self, seen: &'a SeenPolicy, goes: RedirectGoes) -> GoingRedirect<'a> {
+        GoingRedirect { seen, names: self.names_of(seen), goes }
     }
 
-    /// Returns the redirects of a load balancer, for a listener for HTTPS that is not wanted any more: none where what takes their place
-    /// lacks the room that is taken there.
-    pub(crate) fn redirects_in<'a>(&self, balancer: &'a SeenBalancer, now: Duration) -> GoingRedirects<'a> {
-        let lacks_room = |(part, block): (&PlanPart, &Block)| {
-            matches!(block, Block::Quota(_)) && !matches!(part, PlanPart::Balancer | PlanPart::Successor)
+    /// Returns when a redirect goes for these policies: it may be refused, and serves until those of its host can be made.
+    fn redirect_goes(&self, seen: &SeenPolicy, policies: &[WantedPolicy], now: Duration) -> RedirectGoes {
+        let way = |one: &WantedPolicy| {
+            let part = PlanPart::Policy(one.identity());
+            match &one.to {
+                RouteTarget::Pool(id) => Some(self.way_of_missing(&part, id, now)),
+                RouteTarget::Redirect(_) => self.unless_part_blocked(&part, now),
+            }
         };
-        if self.memory.blocked(now).any(lacks_room) {
-            return GoingRedirects::default();
+        let of_host = policies.iter().filter(|one| one.host() == host_of(seen));
+        let ways: Vec<PolicyWay> = of_host.filter_map(way).collect();
+        match ways {
+            ways if ways.contains(&PolicyWay::NoRoom) => RedirectGoes::WithRoom,
+            ways if ways.contains(&PolicyWay::Later) => RedirectGoes::Later,
+            _ if self.policy_goes(seen, now) == PolicyGoes::NotYet => RedirectGoes::Later,
+            _ => RedirectGoes::Soon,
         }
-        let is_ours = |one: &SeenPolicy| self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
-        let others = balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS);
-        let sent = others.flat_map(|one| &one.policies).filter(|one| one.sends_to_https() && is_ours(one));
-        GoingRedirects(sent.map(|one| GoingRedirect::new(one, true)).collect())
+    }
+
+    /// Returns the redirects of a load balancer, for a listener for HTTPS that is not wanted any more, but for those whose successors
+    /// lack the room that is taken there.
+    pub(crate) fn redirects_in<'a>(&self, balancer: &'a SeenBalancer, now: Duration) -> GoingRedirects<'a> {
+        let mut left = GoingRedirects::default();
+        for listener in balancer.listeners.iter().filter(|one| one.protocol != TERMINATED_HTTPS) {
+            let is_ours = |one: &SeenPolicy| self.mark.is_on(&one.tags) && self.part_may_go(&one.id, &one.tags);
+            let mut sent = listener.policies.iter().filter(|one| one.sends_to_https() && is_ours(one)).peekable();
+            if sent.peek().is_none() {
+                continue;
+            }
+            let policies = self.policies_wanted_of(listener);
+            let waits = |seen: &SeenPolicy| self.redirect_goes(seen, &policies, now) == RedirectGoes::WithRoom;
+            left.0.extend(sent.filter(|one| !waits(one)).map(|one| self.going(one, RedirectGoes::Soon)));
+        }
+        left
+    }
+
+    /// Returns the policies that are wanted of a listener.
+    fn policies_wanted_of(&self, listener: &SeenListener) -> Vec<WantedPolicy> {
+        let DesiredEntry::LoadBalancer(wanted) = &self.desired else { return Vec::new() };
+        let id = wanted.header.listeners.iter().map(|wish| wish.id).find(|id| is_at(listener, *id));
+        let routing = wanted.header.routing.as_deref();
+        id.zip(routing).map(|(id, routing)| fold(routing, id).policies).unwrap_or_default()
     }
 
     /// Takes from listeners for HTTPS that are not kept, and that redirects lead to, what these do not lead to: the default pool, then
-    /// policies from the last one up, so that the requests of one are taken by no other.
+    /// policies from the last one up, so that the requests of one are taken by no other, then certificates.
     pub(crate) fn surplus_over_https(
         &self,
         balancer: &SeenBalancer,
@@ -155,6 +185,25 @@ impl Actor {
             let policy = listener.policies.iter().rev().find(may_go)?;
             Some(BalancerStep::Change(CloudChange::DeletePolicy { id: policy.id.clone() }))
         };
-        surplus.find_map(|one| without_default(one).or_else(|| without_policy(one)))
+        let without_certificates = |listener: &SeenListener| {
+            let change = self.fewer_certificates(listener, &redirects)?;
+            self.unless_blocked(BalancerStep::Change(change), now)
+        };
+        surplus
+            .find_map(|one| without_default(one).or_else(|| without_policy(one)).or_else(|| without_certificates(one)))
+    }
+
+    /// Returns the change that leaves a listener with the certificates that clients need who are sent there, and with those that nothing
+    /// is known of.
+    fn fewer_certificates(&self, listener: &SeenListener, redirects: &GoingRedirects<'_>) -> Option<CloudChange> {
+        let is_needed = |reference: &&str| {
+            let secret = self.seen.secrets.iter().find(|one| one.reference == *reference);
+            secret.and_then(SeenSecret::namespace).is_none_or(|namespace| redirects.are_of(namespace))
+        };
+        let (needed, others): (Vec<&str>, Vec<&str>) = references_of(listener).partition(is_needed);
+        // It has to have one.
+        let (default, rest) = needed.split_first().filter(|_| !others.is_empty())?;
+        let fields = json!({"default_tls_container_ref": default, "sni_container_refs": rest});
+        Some(CloudChange::UpdateListener { id: listener.id.clone(), fields })
     }
 }

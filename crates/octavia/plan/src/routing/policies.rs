@@ -8,6 +8,7 @@
 //!   behind the one that it is to follow. Whatever reaches such a policy is not taken by an earlier wanted one, so it is where it
 //!   is to go.
 //! - Then the default pool changes: what gets there is taken by no wanted policy.
+//! - Then policies get the names of those whose routes they have: until it has gone, nothing else says whose one is that goes.
 //! - What goes back or away comes last, from the last one up: the requests of one that goes are then taken by nothing that is
 //!   not wanted.
 //!
@@ -129,14 +130,18 @@ impl PolicyPlan<'_> {
             Ok(change) => return Some(change),
             Err(awaited) => awaited,
         };
-        let back = match self.default_change() {
-            // What a wanted policy is to take that comes soon stays where it is until then.
-            Some(change) if awaited.hosts.is_empty() => return Some(change),
-            // What goes may be taken by nothing else then.
-            None if self.default != Some(DefaultPool::Soon) => self.back(&surplus, &found, &order, awaited),
-            _ => None,
-        };
-        back.or_else(|| self.words(&found))
+        let default = self.default_change();
+        if default.is_some() && awaited.hosts.is_empty() {
+            return default;
+        }
+        // Before anything goes: whoever's routes that were is told of it by its name.
+        if let Some(change) = self.words(&found) {
+            return Some(change);
+        }
+        // What a wanted policy is to take that comes soon stays where it is until then, and what goes may be taken by no default but
+        // the wanted one.
+        let may_go = default.is_none() && self.default != Some(DefaultPool::Soon);
+        may_go.then(|| self.back(&surplus, &found, &order, awaited)).flatten()
     }
 
     /// Returns how many changes there are to be made, one after the other.
@@ -464,7 +469,7 @@ pub(crate) fn host_of(seen: &SeenPolicy) -> Option<&str> {
 }
 
 /// Whether one host may be both of these, as far as that is simple to say. Unset: any.
-pub(crate) fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
+fn overlap(one: Option<&str>, other: Option<&str>) -> bool {
     let is_wild = |value: &str| value.starts_with("^[");
     let (Some(one), Some(other)) = (one, other) else { return true };
     one == other || is_wild(one) || is_wild(other)

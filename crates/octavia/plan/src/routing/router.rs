@@ -10,7 +10,7 @@ use crate::actor::Actor;
 use crate::certificates::terminates;
 use crate::change::CloudChange;
 use crate::children::listener_at;
-use crate::mark::{KEEP, route_tag, service_of};
+use crate::mark::{KEEP, route_tag, service_of, tag_of_pool};
 use crate::members::MembersByPlace;
 use crate::memory::{PlanPart, RepairTime};
 use crate::pools::{PoolsByTag, pool_change};
@@ -18,7 +18,7 @@ use crate::routing::early::without_redirects;
 use crate::routing::fold::{FoldedRoutes, WantedPolicy, fold};
 use crate::routing::going::GoingRedirects;
 use crate::routing::policies::{DefaultPool, PolicyGoes, PolicyPlan, PolicyRepair, PolicyWay, PolicyWish};
-use crate::seen::{SeenBalancer, SeenListener, SeenPool};
+use crate::seen::{Provisioning, SeenBalancer, SeenListener, SeenPool};
 use crate::seen_policy::SeenPolicy;
 use crate::step::{BalancerStep, Block};
 use crate::target::WantedBalancer;
@@ -196,10 +196,10 @@ impl Actor {
         };
         let ours = |seen: &SeenPolicy| self.mark.is_on(&seen.tags);
         let kept = |seen: &SeenPolicy| seen.tags.iter().any(|tag| tag == KEEP);
-        // What takes the place of a redirect may need the room of what goes here.
-        let lacks_room = || self.memory.blocked(now).any(|(_, block)| matches!(block, Block::Quota(_)));
-        let are_led_to = terminates(target.wanted, listener_id) && !lacks_room();
-        let redirects = if are_led_to { self.redirects_left(target.wanted, now) } else { GoingRedirects::default() };
+        let redirects = match terminates(target.wanted, listener_id) {
+            true => self.redirects_left(target.wanted, now),
+            false => GoingRedirects::default(),
+        };
         of(&PolicyPlan {
             listener,
             wishes: &wishes,
@@ -236,16 +236,26 @@ impl Actor {
     /// Returns when a policy comes whose pool cannot be led to yet.
     pub(crate) fn way_of_missing(&self, part: &PlanPart, pool: &Text, now: Duration) -> PolicyWay {
         let pool = PoolId::Service(pool.clone());
-        let parts = [part.clone(), PlanPart::of_pool(&pool), PlanPart::NewMembers(pool)];
+        let parts = [part.clone(), PlanPart::of_pool(&pool), PlanPart::NewMembers(pool.clone())];
         let ways: Vec<PolicyWay> = parts.iter().filter_map(|part| self.unless_part_blocked(part, now)).collect();
-        let is_spent = matches!(self.memory.next_repair(&parts[1], self.budget, now), RepairTime::Spent(_));
+        let repair = self.memory.next_repair(&parts[1], self.budget, now);
+        // What is in ERROR until it may be made again has that in common with what goes on failing.
+        let waits = matches!(repair, RepairTime::At(_)) && self.has_only_broken(&pool);
         match ways {
-            _ if is_spent => PolicyWay::Shut,
+            _ if matches!(repair, RepairTime::Spent(_)) => PolicyWay::Shut,
             ways if ways.contains(&PolicyWay::Shut) => PolicyWay::Shut,
             ways if ways.contains(&PolicyWay::NoRoom) => PolicyWay::NoRoom,
-            ways if ways.contains(&PolicyWay::Later) => PolicyWay::Later,
+            ways if waits || ways.contains(&PolicyWay::Later) => PolicyWay::Later,
             _ => PolicyWay::Soon,
         }
+    }
+
+    /// Whether there are pools for a Service, and all of them are in `ERROR`.
+    fn has_only_broken(&self, pool: &PoolId) -> bool {
+        let (balancer, tag) = (self.balancer(), tag_of_pool(pool));
+        let mut pools =
+            balancer.into_iter().flat_map(|one| &one.pools).filter(|one| one.tags.contains(&tag)).peekable();
+        pools.peek().is_some() && pools.all(|one| one.provisioning == Provisioning::Error)
     }
 
     /// Returns the pool of a Service if requests may be led to it: it is led to already, or has all of its members.

@@ -241,19 +241,27 @@ impl World {
                 self.actor.found_holder(holder, self.cloud.now());
             }
             BalancerStep::Change(change) => self.change(change, way),
-            BalancerStep::Wait(Wait::Pending { balancer }) => {
-                self.advance(Duration::from_millis(500));
-                let found = self.read(&format!("/v2/lbaas/loadbalancers/{balancer}"), &[]);
-                let row = (found.status == 200).then(|| found.body["loadbalancer"].clone());
-                self.actor.tracked(balancer, row.as_ref());
-            }
-            BalancerStep::Wait(Wait::Until(then)) => {
-                let left = then.saturating_sub(self.cloud.now());
+            BalancerStep::Wait(wait) => {
+                let left = match wait {
+                    Wait::Pending { .. } => Duration::from_millis(500),
+                    Wait::Until(then) => then.saturating_sub(self.cloud.now()),
+                };
                 self.advance(left);
+                self.track_pending();
             }
             BalancerStep::Done | BalancerStep::Blocked(_) | BalancerStep::Gone => self.advance(Duration::from_secs(1)),
         }
         self.answer_contents();
+    }
+
+    /// Reads the rows of all that Octavia works on.
+    fn track_pending(&mut self) {
+        let pending = self.actor.seen().balancers.iter().filter(|one| one.provisioning.is_pending());
+        for id in pending.map(|one| one.id.clone()).collect::<Vec<_>>() {
+            let found = self.read(&format!("/v2/lbaas/loadbalancers/{id}"), &[]);
+            let row = (found.status == 200).then(|| found.body["loadbalancer"].clone());
+            self.actor.tracked(&id, row.as_ref());
+        }
     }
 
     pub fn change(&mut self, change: &CloudChange, way: Way) {

@@ -13,6 +13,7 @@ mod gap;
 mod given_away;
 mod groups;
 mod leftovers;
+mod names;
 mod overlap;
 mod provider;
 mod ranges;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::RouteState;
 use gimbal_octavia_plan::{BalancerStep, ChangeOutcome, CloudChange, ServiceRefusal};
+use gimbal_octavia_sim::ProjectQuota;
 
 use crate::certificates::{names, served, stored};
 use crate::executor::{Way, World};
@@ -84,10 +85,11 @@ fn a_redirect_that_cannot_go_keeps_what_it_leads_to_and_nothing_of_others() {
         // Whoever is sent there is answered, with the certificate that was there.
         assert!(are_sent(&of_host(answered(&mut world), "a.test")), "{what}");
         assert_eq!(of_host(answered_at(&mut world, 443), "a.test"), before, "{what}");
-        assert!(served(&world).unwrap().contains(&names(&ALL)[0]), "{what}");
-        if is_https_wanted {
-            assert_eq!(stored(&world), names(&[ALL[0], ALL[2]]), "{what}");
-        }
+        // Of others none is kept for it.
+        let kept = if is_https_wanted { vec![ALL[0], ALL[2]] } else { vec![ALL[0]] };
+        let mut referred_to = served(&world).unwrap();
+        referred_to.sort();
+        assert_eq!((stored(&world), referred_to), (names(&kept), names(&kept)), "{what}");
         (world.in_use, world.refuses) = (None, None);
         world.run_for(Duration::from_secs(1200));
         assert_eq!((world.step(), left(&world)), (BalancerStep::Done, Vec::new()), "{what}");
@@ -96,26 +98,69 @@ fn a_redirect_that_cannot_go_keeps_what_it_leads_to_and_nothing_of_others() {
     }
 }
 
-/// Where nothing is in the way.
+/// What has no room while redirects go. No host of those has anything to do with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NoRoomFor {
+    Nothing,
+    FloatingIp,
+    /// The route of a host that is new.
+    Route,
+}
+
+fn lacks_room(change: &CloudChange) -> Option<ChangeOutcome> {
+    let is_it = match change {
+        CloudChange::CreateFloatingIp { .. } => true,
+        CloudChange::CreatePolicy { body } => body["name"] == "x/web",
+        _ => false,
+    };
+    is_it.then(|| ChangeOutcome::Refused(ServiceRefusal::Quota("it is used up".to_owned())))
+}
+
 #[test]
 fn each_host_is_answered_over_https_as_long_as_clients_are_sent_there() {
-    for is_https_wanted in [true, false] {
-        let (wish, mut world) = without_redirects(is_https_wanted);
-        let before = answered_at(&mut world, 443);
-        world.actor.want(wish.entry());
-        while world.step() != BalancerStep::Done {
-            let step = world.step();
-            world.take(&step, Way::Arrives);
-            for host in ["a.test", "b.test:8080", "c.other"] {
-                if are_sent(&of_host(answered(&mut world), host)) {
-                    let now = of_host(answered_at(&mut world, 443), host);
-                    assert_eq!(now, of_host(before.clone(), host), "{is_https_wanted}: after {step:?}");
+    for no_room in [NoRoomFor::Nothing, NoRoomFor::FloatingIp, NoRoomFor::Route] {
+        for is_https_wanted in [true, false] {
+            let what = format!("{no_room:?}, {is_https_wanted}");
+            let (mut wish, mut world) = without_redirects(is_https_wanted);
+            let before = answered_at(&mut world, 443);
+            match no_room {
+                NoRoomFor::Nothing => {}
+                NoRoomFor::FloatingIp => wish.base.floating = true,
+                NoRoomFor::Route => wish.routes.push(("x.a.test", "", "three")),
+            }
+            world.refuses = Some(lacks_room);
+            world.actor.want(wish.entry());
+            while !matches!(world.step(), BalancerStep::Done | BalancerStep::Blocked(_)) {
+                let step = world.step();
+                world.take(&step, Way::Arrives);
+                for host in ["a.test", "b.test:8080", "c.other"] {
+                    if are_sent(&of_host(answered(&mut world), host)) {
+                        let now = of_host(answered_at(&mut world, 443), host);
+                        assert_eq!(now, of_host(before.clone(), host), "{what}: after {step:?}");
+                    }
                 }
             }
+            for host in ["a.test", "b.test:8080", "c.other"] {
+                assert_eq!(of_host(answered(&mut world), host), of_host(wish.answers(), host), "{what}");
+            }
+            assert_eq!(world.step() == BalancerStep::Done, no_room == NoRoomFor::Nothing, "{what}");
+            // One change for the listener, where it goes with all of its policies.
+            let is_one = |change: &&CloudChange| matches!(change, CloudChange::DeletePolicy { .. });
+            let of_policies = world.sent.iter().filter(is_one).count();
+            assert_eq!(of_policies, if is_https_wanted { 4 } else { 3 }, "{what}: {:#?}", world.sent);
         }
-        assert_eq!(answered(&mut world), wish.answers());
-        // One change for the listener, where it goes with all of its policies.
-        let of_policies = world.sent.iter().filter(|change| matches!(change, CloudChange::DeletePolicy { .. })).count();
-        assert_eq!(of_policies, if is_https_wanted { 4 } else { 3 }, "{:#?}", world.sent);
     }
+}
+
+/// What takes the place of a redirect may have nothing but the room of what that leads to.
+#[test]
+fn a_redirect_whose_successor_lacks_room_keeps_none_over_https() {
+    let (wish, mut world) = without_redirects(false);
+    let used: u64 = world.rows("/v2/lbaas/l7policies", "l7policies", &[]).len().try_into().unwrap();
+    // Those of the host that goes are not enough.
+    world.cloud.set_quota("p1", ProjectQuota { policies: Some(used - 2), ..ProjectQuota::default() });
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(900));
+    assert_eq!((world.step(), left(&world)), (BalancerStep::Done, Vec::new()));
+    assert_eq!(answered(&mut world), wish.answers());
 }

@@ -91,6 +91,29 @@ fn the_old_one_gets_new_members_while_the_new_one_is_made() {
     made(&wish, &mut world);
 }
 
+/// Amphorae take minutes to boot, and endpoints change all the while.
+#[test]
+fn the_old_one_follows_its_members_however_long_the_new_one_takes() {
+    let (mut wish, mut world) = outside();
+    let old = world.balancer();
+    wish.flavor = Some(FLAVOR);
+    world.actor.want(wish.entry());
+    world.expect(Fate::DoneAfter(Duration::from_secs(300)));
+    until(&mut world, Way::Arrives, |change| matches!(change, CloudChange::CreateBalancer { .. }));
+    for host in [8, 9, 10] {
+        (wish.members, wish.known) = (vec![(host, 80, 1)], true);
+        world.actor.want(wish.entry());
+        let begin = world.cloud.now();
+        while forwarded(&world.cloud, &old) != wish.forwards() {
+            let step = world.step();
+            world.take(&step, Way::Arrives);
+            assert!(world.cloud.now() < begin + Duration::from_secs(10), "{host}: {step:?}");
+        }
+    }
+    assert_eq!(world.balancer(), old);
+    made(&wish, &mut world);
+}
+
 #[test]
 fn a_wish_that_is_taken_back_leaves_the_old_one() {
     let (mut wish, mut world) = outside();

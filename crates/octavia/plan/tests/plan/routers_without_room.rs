@@ -283,3 +283,26 @@ fn a_route_that_fails_keeps_no_new_one_from_being_made() {
     let answer = world.cloud.ask(&balancer, 80, Some("b.test"), "/");
     assert!(matches!(&answer, Some(Answered::Pool { targets, .. }) if !targets.is_empty()), "{answer:?}");
 }
+
+/// What is made again after a pause is awaited no more than what goes on failing.
+#[test]
+fn a_pool_in_error_keeps_no_other_host_from_going() {
+    let (mut wish, mut world) =
+        router(&[("x.a.test", "", "one"), ("*.a.test", "", "two"), ("b.test", "", "one")], |_| {});
+    assert_eq!(world.run(), BalancerStep::Done);
+    world.expect(Fate::Fails);
+    world.expect(Fate::Fails);
+    wish.routes = vec![("*.a.test", "", "three"), ("b.test", "", "one")];
+    (wish.base.generation, wish.base.known) = (2, true);
+    world.actor.want(wish.entry());
+    let begin = world.cloud.now();
+    while world.actor.balancer().unwrap().listeners[0].policies.len() > 2 {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        assert!(world.cloud.now() < begin + Duration::from_secs(20), "{step:?}");
+    }
+    let pools = world.rows("/v2/lbaas/pools", "pools", &[]);
+    assert_eq!(pools.iter().filter(|row| row["provisioning_status"] == "ERROR").count(), 2);
+    world.run_for(Duration::from_secs(300));
+    assert_eq!((world.step(), answered(&mut world)), (BalancerStep::Done, wish.answers()));
+}

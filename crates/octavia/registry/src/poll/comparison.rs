@@ -244,7 +244,7 @@ impl ManagedCluster {
             return;
         }
         // Nothing is to be looked at where Octavia only thinks otherwise of it.
-        if cell.see_health(&rows, now) {
+        if cell.see_health(&rows, begun) {
             self.told.insert(owner.clone());
         }
         let floats = rows.floating.as_ref().map(|all| floating_print(all.iter(), &projects));

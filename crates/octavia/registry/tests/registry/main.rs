@@ -12,6 +12,7 @@ mod gap;
 mod group_orders;
 mod groups_of_many;
 mod guards;
+mod health;
 mod heap;
 mod left;
 mod making;

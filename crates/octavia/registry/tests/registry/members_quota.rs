@@ -1,5 +1,6 @@
 //! Quotas: members that there is no room for, and a place that is kept for who had it.
 
+use gimbal_kuryr_model::DesiredEntry;
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_registry::{CloudRead, RegistryEvent};
 use gimbal_octavia_sim::{Fate, ProjectQuota};
@@ -77,4 +78,32 @@ fn the_members_of_each_owner_are_counted_where_they_can_be_listed() {
     assert_eq!(listed(&mut world), owners.clone().into_iter().zip([Some(3), Some(6)]).collect::<Vec<_>>());
     world.closed_lists = Some(|read: &CloudRead| read.path == "pools");
     assert_eq!(listed(&mut world), owners.map(|owner| (owner, None)));
+}
+
+/// One that serves does not give way to one that is new, whatever their addresses.
+#[test]
+fn members_that_wait_for_room_take_no_place_after_a_restart() {
+    let mut world = World::usual();
+    let routes = vec![("a.test", "/api", "api"), ("a.test", "", "web")];
+    let wish = Wish { routes, members: vec![(5, 80), (6, 80)], ..Wish::new("r1", &world.subnet) };
+    world.want("prod1", router_key(), wish.clone());
+    world.converge(120 * SECOND);
+    world.status_written("prod1", &router_key());
+    world.run(130 * SECOND);
+    world.sent.clear();
+    // Of three there is room for two, and the writer that was started anew does not know which serve.
+    let members = |wish: &Wish| match wish.entry() {
+        DesiredEntry::LoadBalancer(wanted) => wanted.members,
+        DesiredEntry::Deleting { .. } => panic!(),
+    };
+    world.kill(0);
+    let cut = Wish { members: vec![(1, 80), (5, 80)], known: true, ..wish.clone() };
+    world.wishes.insert(("prod1".to_owned(), router_key()), cut);
+    world.connect(0, "prod1");
+    let waiting = members(&Wish { members: vec![(6, 80)], ..wish.clone() });
+    world.writers[0].registry.members_wait("prod1", &router_key(), waiting);
+    world.run(130 * SECOND);
+    assert_eq!(world.sent.len(), 0, "{:#?}", world.last_sent());
+    let wanted = world.writers[0].registry.wanted("prod1", &router_key()).unwrap();
+    assert_eq!(wanted.members, members(&wish));
 }

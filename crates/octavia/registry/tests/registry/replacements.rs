@@ -223,3 +223,24 @@ fn a_change_of_all_takes_them_away_some_at_a_time_and_members_follow_meanwhile()
     assert!((1..=MOST).contains(&most), "{most} were missing at once");
     world.converge(60 * SECOND);
 }
+
+/// While none of the first comes back.
+#[test]
+fn members_of_those_that_stay_follow_however_often_they_change() {
+    let mut world = World::at_rest(OWNERS);
+    world.cloud.set_quota("p1", ProjectQuota { load_balancers: Some(0), ..ProjectQuota::default() });
+    change_all(&mut world, |_| {});
+    assert_eq!(most_lacking(&mut world, 20), MOST);
+    let keys: Vec<_> = world.wishes.keys().cloned().collect();
+    for host in [7, 8, 9] {
+        for (cluster, key) in &keys {
+            world.change(cluster, key, |wish| wish.members.push((host, 80)));
+        }
+        world.run(10 * SECOND);
+        let ids: Vec<String> = world.balancers().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(ids.len(), OWNERS - MOST);
+        let address = format!("10.1.0.{host}");
+        let has_it = |id: &&String| forwarded(&world.cloud, id).iter().any(|(_, members)| members.contains(&address));
+        assert_eq!(ids.iter().filter(has_it).count(), ids.len(), "{address}");
+    }
+}

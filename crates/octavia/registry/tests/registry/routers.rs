@@ -2,10 +2,10 @@
 
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_registry::CloudRead;
-use gimbal_octavia_sim::{Answered, SimRequest};
+use gimbal_octavia_sim::{Answered, Fate, SimRequest};
 use serde_json::{Value, json};
 
-use crate::wish::{Wish, router_key};
+use crate::wish::{Wish, key, router_key};
 use crate::world::{SECOND, World};
 
 const LB: &str = "/v2/lbaas";
@@ -285,4 +285,61 @@ fn many_routes_at_once_are_another_router_in_the_place_of_the_former() {
     assert!(world.sent.len() < 8, "{:#?}", world.last_sent());
     let report = &world.reports[&("prod1".to_owned(), router_key())];
     assert_eq!((report.phase, report.objects.policies.len()), (Phase::Ready, 33));
+}
+
+/// Amphorae take minutes to boot, and endpoints change all the while.
+#[test]
+fn members_follow_however_long_another_router_takes() {
+    let mut world = World::usual();
+    let wish = Wish { routes: ROUTES.to_vec(), floating: true, ..Wish::new("r1", &world.subnet) };
+    world.want("prod1", router_key(), wish);
+    world.converge(120 * SECOND);
+    world.status_written("prod1", &router_key());
+    world.run(130 * SECOND);
+    let [former] = &world.balancers_of("r1")[..] else { panic!("not one") };
+    let former = former.clone();
+    world.cloud.expect(Fate::DoneAfter(300 * SECOND));
+    world.change("prod1", &router_key(), |wish| {
+        let host = |number: usize| -> &'static str { format!("h{number}.test").leak() };
+        wish.routes.extend((0..30).map(|number| (host(number), "", "web")));
+    });
+    world.run(5 * SECOND);
+    assert_eq!(world.balancers_of("r1").len(), 2);
+    for host in [4, 5, 6] {
+        world.change("prod1", &router_key(), |wish| wish.members.push((host, 80)));
+        world.run(10 * SECOND);
+        let Some(Answered::Pool { targets, .. }) = world.cloud.ask(&former, 80, Some("b.test"), "/") else { panic!() };
+        let address = format!("10.1.0.{host}");
+        assert!(targets.iter().any(|one| one.address == address), "{targets:?}");
+    }
+    world.converge(600 * SECOND);
+    assert_eq!(answered(&mut world), expected());
+}
+
+/// Answers show parts in the order in which they are made, and rows in that of their IDs, which is none.
+#[test]
+fn nothing_is_reported_again_for_the_order_in_which_it_is_shown() {
+    let mut world = World::new(0);
+    world.facts.certificates = true;
+    world.cloud.shuffle_ids();
+    world.cloud.provider_mut().populated = false;
+    world.add_cluster("prod1");
+    world.add_writer();
+    world.connect(0, "prod1");
+    let ports = vec![80, 443];
+    let router = Wish { ports, routes: ROUTES.to_vec(), certificates: vec![1, 2], ..Wish::new("r1", &world.subnet) };
+    world.want("prod1", router_key(), router);
+    let ports: Vec<u16> = (80..86).collect();
+    let members = ports.iter().flat_map(|port| [(3, *port), (1, *port), (2, *port)]).collect();
+    let web = key("shop", "web");
+    world.want("prod1", web.clone(), Wish { ports, members, ..Wish::new("u1", &world.subnet) });
+    world.converge(300 * SECOND);
+    [router_key(), web].iter().for_each(|key| world.status_written("prod1", key));
+    world.run(20 * SECOND);
+    let (reports, count) = (world.reports.clone(), world.report_count);
+    world.run(3700 * SECOND);
+    assert_eq!(world.report_count, count);
+    world.restart(0);
+    world.run(130 * SECOND);
+    assert_eq!((world.report_count, world.reports == reports), (count + 2, true), "{:#?}", world.reports);
 }

@@ -165,7 +165,7 @@ fn a_router_does_not_take_the_room_of_services_after_a_restart() {
     ];
     let made = [("r1", "gimbal/router"), ("u1", "team/web")];
     for had in [0, 1, 2] {
-        let ends = Ends::with_members(&entries, &made, with_members(4), &[("r1", had), ("u1", 2)]);
+        let ends = Ends::with_members(&entries, &made, with_members(4), (&[("r1", had), ("u1", 2)], &[]));
         assert_eq!(ends.rejects(), [], "{had}");
         assert_eq!((ends.members_of(&web), ends.members_of(&router_key).len()), (vec![1, 2], 2), "{had}");
     }
@@ -180,10 +180,22 @@ fn a_router_keeps_what_it_has_after_a_restart() {
         (router_key.clone(), router_with(&["web"], &[("web", 5), ("web", 6), ("web", 7)])),
     ];
     let made = [("u1", "team/web"), ("r1", "gimbal/router")];
-    let mut ends = Ends::with_members(&entries, &made, with_members(4), &[("r1", 3), ("u1", 1)]);
+    let mut ends = Ends::with_members(&entries, &made, with_members(4), (&[("r1", 3), ("u1", 1)], &[]));
     assert_eq!(ends.rejects(), [(web.to_string(), KuryrReason::Quota)]);
     assert_eq!(ends.members_of(&router_key), [5, 6, 7]);
     // Until there is room.
     ends.set(&router_key, None);
     assert_eq!((ends.rejects(), ends.members_of(&web)), (Vec::new(), vec![1, 2, 3, 4]));
+}
+
+/// A new one with a lower address waits, as it did before.
+#[test]
+fn a_router_keeps_those_members_that_serve_after_a_restart() {
+    let router_key = router_key();
+    let entries = [(router_key.clone(), router_with(&["web"], &[("web", 1), ("web", 5), ("web", 6)]))];
+    let made = [("r1", "gimbal/router")];
+    let ends = Ends::with_members(&entries, &made, with_members(2), (&[("r1", 2)], &[5, 6]));
+    assert_eq!((ends.rejects(), ends.members_of(&router_key)), (Vec::new(), vec![5, 6]));
+    let sets_members = |change: &&String| change.contains("/members");
+    assert_eq!(ends.changes.iter().find(sets_members), None);
 }

@@ -3,7 +3,8 @@
 use gimbal_kubernetes_objects::Ingress;
 use gimbal_kuryr_crd::KuryrL7RouterStatus;
 use gimbal_kuryr_model::{
-    LoadBalancerReport, Phase, ReportedCondition, ReportedPolicy, ReportedRoutes, RouteDifference, RouteState,
+    CertificateHash, LoadBalancerReport, Phase, ReportedCertificate, ReportedCondition, ReportedPolicy, ReportedRoutes,
+    RouteDifference, RouteState,
 };
 use gimbal_kuryr_translate::{
     Finding, MOST_WITH_STATUS, NotStreamed, RouterStatusInput, encoded_len, ingress_status, router_status,
@@ -77,6 +78,28 @@ fn the_status_shows_what_exists() {
     assert_eq!((&kept.policies, &kept.balancer.loadbalancer), (&status.policies, &status.balancer.loadbalancer));
     let text = serde_json::to_string(&status).unwrap();
     assert_eq!(serde_json::from_str::<KuryrL7RouterStatus>(&text).unwrap(), status, "{text}");
+}
+
+/// A writer that was started anew, and does not find the key manager, knows none.
+#[test]
+fn secrets_are_named_for_as_long_as_a_listener_may_refer_to_them() {
+    let certificates = |count: u8, protocol: &str| {
+        let mut report = report(Phase::Blocked, 1);
+        report.objects.listeners[0].protocol = protocol.into();
+        let of = |one: u8| {
+            let hash = CertificateHash::from_bytes([one; 32]);
+            ReportedCertificate { reference: format!("https://keys.example.com/{one}").into(), hash }
+        };
+        report.objects.certificates = (1..=count).map(of).collect();
+        report
+    };
+    let two = of(None, Some(&certificates(2, "TERMINATED_HTTPS")), &[], 1_000);
+    assert_eq!(two.secrets.len(), 2);
+    let unseen = of(Some(&two), Some(&certificates(0, "TERMINATED_HTTPS")), &[], 1_000);
+    assert_eq!(unseen.secrets, two.secrets);
+    let one = of(Some(&two), Some(&certificates(1, "TERMINATED_HTTPS")), &[], 1_000);
+    assert_eq!(one.secrets, two.secrets[..1]);
+    assert_eq!(of(Some(&two), Some(&certificates(0, "HTTP")), &[], 1_000).secrets, []);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What is streamed of certificates.
 
-use gimbal_kuryr_crd::{KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterStatus, StatusSecret};
+use gimbal_kuryr_crd::{KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterStatus, StatusListener, StatusSecret};
 use gimbal_kuryr_model::{DesiredKind, ListenerKind, RouteTarget};
 use gimbal_kuryr_translate::{Streamed, desired_router};
 use gimbal_model::Protocol;
@@ -139,9 +139,24 @@ fn what_is_served_over_https_stays_where_certificates_are_not_served_any_more() 
     let mut object = object(&shop);
     let served = lines(&streamed(&shop));
     let stored = StatusSecret { reference: "https://keys.example.com/1".into(), content_hash: "01".repeat(32).into() };
-    object.status = Some(KuryrL7RouterStatus { secrets: vec![stored], ..KuryrL7RouterStatus::default() });
     shop.facts.certificates = false;
-    assert_eq!(lines(&desired_router(&object, &shop.facts).unwrap()), served);
+    let without = lines(&streamed(&shop));
+    let listener = |protocol: &str| StatusListener { protocol: protocol.into(), ..StatusListener::default() };
+    let of_secrets = |secrets| KuryrL7RouterStatus { secrets, ..KuryrL7RouterStatus::default() };
+    let with = |protocols: &[&str]| {
+        let mut status = of_secrets(Vec::new());
+        status.balancer.listeners = protocols.iter().map(|one| listener(one)).collect();
+        status
+    };
+    for (status, expected) in [
+        (of_secrets(vec![stored]), &served),
+        // One that was started meanwhile knows of the listener alone.
+        (with(&["HTTP", "TERMINATED_HTTPS"]), &served),
+        (with(&["HTTP"]), &without),
+    ] {
+        object.status = Some(status);
+        assert_eq!(lines(&desired_router(&object, &shop.facts).unwrap()), *expected);
+    }
 }
 
 /// Whoever may write a KuryrL7Router of their own could name any Secret there.
