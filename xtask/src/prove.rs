@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use crate::{shell, tests};
 
 pub mod former;
+#[cfg(test)]
+mod larger;
 mod simulation;
 
 /// A test that runs at a larger size if `GIMBAL_PROVE` is set.
@@ -27,7 +29,7 @@ enum Place {
     Package { package: &'static str, file: &'static str },
 }
 
-const PROOFS: [Proof; 23] = [
+const PROOFS: [Proof; 24] = [
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -159,6 +161,13 @@ const PROOFS: [Proof; 23] = [
         what: "policies, rules and certificates of a router: lost answers, what people do by hand, and a quota",
         place: Place::Integration,
         test: "openstack_writer::routes_are_not_lost",
+        size: "1",
+    },
+    Proof {
+        name: "failures",
+        what: "how OpenStack fails: PENDING for ever, ERROR, 500 and 409, and a storm of 409 for a minute",
+        place: Place::Integration,
+        test: "openstack_writer::failures_of",
         size: "1",
     },
     Proof {

@@ -20,6 +20,9 @@ pub struct Figure {
     /// The target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aim: Option<Aim>,
+    /// Time and commit of the measurement, where they are not those of the scenario's other figures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<String>,
 }
 
 /// The value of the same work done without Gimbal, or of the best possible result.
@@ -58,7 +61,7 @@ impl Figure {
     /// Returns a figure without floor and target.
     #[must_use]
     pub fn new(what: impl Into<String>, value: f64, unit: &str) -> Self {
-        Self { what: what.into(), value, unit: unit.to_owned(), floor: None, aim: None }
+        Self { what: what.into(), value, unit: unit.to_owned(), floor: None, aim: None, measured: None }
     }
 
     /// Sets the floor.

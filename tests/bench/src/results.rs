@@ -123,11 +123,14 @@ impl Results {
     }
 }
 
-/// Puts some rows of a scenario in the place of the same ones before; the others stay.
+/// Puts some rows of a scenario in the place of the same ones before; the others stay, with the time and commit of their own.
 fn merged(before: &Measured, outcome: Outcome) -> Outcome {
     let Outcome { figures: new, notes: new_notes, .. } = outcome;
     let stays = |figure: &&Figure| new.iter().all(|one| one.what != figure.what);
     let mut figures: Vec<Figure> = before.figures.iter().filter(stays).cloned().collect();
+    for figure in &mut figures {
+        figure.measured.get_or_insert_with(|| format!("{}, commit {}", before.at, before.commit));
+    }
     let about = |note: &str| note.split_once(':').map_or_else(|| note.to_owned(), |(about, _)| about.to_owned());
     let stays = |note: &&String| new_notes.iter().all(|one| about(one) != about(note));
     let mut notes: Vec<String> = before.notes.iter().filter(stays).cloned().collect();
@@ -141,4 +144,29 @@ fn commit() -> String {
     let describe = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
     let said = describe.ok().filter(|output| output.status.success()).map(|output| output.stdout);
     said.map_or_else(|| "unknown".to_owned(), |text| String::from_utf8_lossy(&text).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_measured_again_keeps_its_date() {
+        let machine = Machine::read();
+        let before = Measured {
+            at: "2026-11-27 20:00 UTC".to_owned(),
+            commit: "abc".to_owned(),
+            scale: 1.0,
+            runs: 1,
+            machine,
+            figures: vec![Figure::new("one", 1.0, "s"), Figure::new("two", 2.0, "s")],
+            notes: vec!["one: a".to_owned(), "two: b".to_owned()],
+            plots: Vec::new(),
+        };
+        let new = Outcome { figures: vec![Figure::new("two", 3.0, "s")], ..Outcome::default() };
+        let Outcome { figures, .. } = merged(&before, new);
+        let shown: Vec<_> = figures.iter().map(|one| (&*one.what, one.value, one.measured.as_deref())).collect();
+        assert_eq!(shown, [("one", 1.0, Some("2026-11-27 20:00 UTC, commit abc")), ("two", 3.0, None)]);
+        assert!(table::markdown(&figures).contains("| one (2026-11-27 20:00 UTC, commit abc) |"), "{figures:?}");
+    }
 }

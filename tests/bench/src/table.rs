@@ -13,8 +13,9 @@ fn rows(figures: &[Figure]) -> Vec<[String; 6]> {
             Aim::AtLeast(least) => format!("at least {}", number(least)),
         });
         let met = figure.is_met().map(|met| if met { "met" } else { "missed" }.to_owned());
+        let measured = figure.measured.as_ref().map(|when| format!(" ({when})"));
         [
-            figure.what.clone(),
+            format!("{}{}", figure.what, measured.unwrap_or_default()),
             format!("{} {}", number(figure.value), figure.unit).trim_end().to_owned(),
             floor.unwrap_or_default(),
             figure.ratio().map(number).unwrap_or_default(),

@@ -7,6 +7,7 @@ use gimbal_model::SourceKey;
 use gimbal_session::KeptEntry as _;
 
 use crate::KuryrController;
+use crate::foreseen::foreseen;
 use crate::item::{BalancerItem, WRITTEN, has_finalizer};
 use crate::situation::{BalancerOwner, ServiceNeed, Situation};
 
@@ -79,6 +80,7 @@ impl<T> KuryrController<T> {
         said.extend(self.unread().map(|reason| format!("Nothing is offered: {reason}.")));
         if self.facts.is_none() {
             said.push("Nothing is offered: the writer has not said anything about the cloud yet.".to_owned());
+            said.extend(situation.balancer.iter().flat_map(|balancer| foreseen(balancer)));
         }
         said.extend(
             KuryrKind::ALL.into_iter().filter_map(|kind| self.unreadable(kind)).map(|reason| format!("{reason}.")),

@@ -50,6 +50,7 @@ mod controller;
 mod decide;
 mod explain;
 mod followed;
+mod foreseen;
 mod held;
 mod item;
 mod outcome;

@@ -145,6 +145,15 @@ impl CloudModel {
         self.render(balancer);
     }
 
+    /// Ends, in this way, every change that would never end: as somebody does who starts Octavia's workers again, or who sets
+    /// what they have left to `ERROR` ([`Fate::Breaks`]).
+    pub fn end_stalled(&mut self, fate: Fate) {
+        let stalled: Vec<(String, Work)> = self.work.extract_if(.., |_, work| work.due.is_none()).collect();
+        for (balancer, work) in stalled {
+            self.end(&balancer, &Work { fate, ..work });
+        }
+    }
+
     /// Ends what is due.
     pub(crate) fn settle(&mut self) {
         let now = self.now;

@@ -3,7 +3,8 @@
 //! The words are those of the services' own sources: Octavia's `octavia/common/exceptions.py`
 //! (<https://opendev.org/openstack/octavia/src/branch/master/octavia/common/exceptions.py>) and neutron-lib's
 //! `neutron_lib/exceptions` (<https://opendev.org/openstack/neutron-lib/src/branch/master/neutron_lib/exceptions>). Each rule
-//! names the exception that it recognizes.
+//! names the exception that it recognizes. Nearly all of them were answered by the real services, too, and
+//! `tests/openstack/recorded/mutations` has the answers; "from source" says that no test has made a service say it.
 
 /// Why a service refused a change, as far as callers act differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,12 +74,14 @@ const RULES: &[Rule] = &[
     // Octavia: DuplicateListenerEntry, DuplicateMemberEntry ("Another member on this pool is already using ip ..")
     rule(409, "Another Listener on this Load Balancer", |_| Complaint::Duplicate),
     rule(409, "Another member on this pool", |_| Complaint::Duplicate),
-    // Octavia: DuplicateHealthMonitor, DuplicatePoolEntry
+    // Octavia: DuplicateHealthMonitor
     rule(409, "This pool already has a health monitor", |_| Complaint::Duplicate),
+    // Octavia: DuplicatePoolEntry; from source
     rule(409, "This listener already has a default pool", |_| Complaint::Duplicate),
-    // Octavia: IDAlreadyExists, RecordAlreadyExists
+    // Octavia: IDAlreadyExists, RecordAlreadyExists; from source
     rule(409, "Already an entity with that specified id", |_| Complaint::Duplicate),
-    // Octavia: RecordAlreadyExists; Neutron: SecurityGroupRuleExists ("Security group rule already exists. Rule id is ..")
+    // Neutron: SecurityGroupRuleExists ("Security group rule already exists. Rule id is .."); Octavia: RecordAlreadyExists, from
+    // source
     rule(409, "already exists", |_| Complaint::Duplicate),
     // Neutron: OverQuota, "Quota exceeded for resources: %(overs)s."
     rule(409, "Quota exceeded for resources:", |words| Complaint::Quota { resource: after_colon(words) }),
@@ -90,13 +93,13 @@ const RULES: &[Rule] = &[
     rule(400, "Unable to find any IP address on external", |words| Complaint::Exhausted { words: words.to_owned() }),
     // Neutron: ExternalGatewayForFloatingIPNotFound, "External network %(external_network_id)s is not reachable from subnet ..."
     rule(404, "is not reachable from subnet", |words| Complaint::Unreachable { words: words.to_owned() }),
-    // Octavia: ObjectInUse, "%(object)s %(id)s is in use and cannot be modified."
+    // Octavia: ObjectInUse, "%(object)s %(id)s is in use and cannot be modified."; from source
     rule(409, "is in use and cannot be modified", |_| Complaint::InUse),
-    // Octavia: VIPAddressConflict, "The VIP IP address is already in use: %(msg)s"
+    // Octavia: VIPAddressConflict, "The VIP IP address is already in use: %(msg)s"; from source
     rule(409, "is already in use", |_| Complaint::InUse),
-    // Neutron: NetworkInUse, SubnetInUse, PortInUse ("Unable to complete operation on port ..")
+    // Neutron: SubnetInUse, and from source NetworkInUse, PortInUse ("Unable to complete operation on port ..")
     rule(409, "Unable to complete operation on", |_| Complaint::InUse),
-    // Neutron: SecurityGroupInUse, "Security Group %(id)s in use."; InUse, "The resource is in use."
+    // Neutron: SecurityGroupInUse, "Security Group %(id)s in use."; InUse, "The resource is in use.", from source
     rule(409, " in use.", |_| Complaint::InUse),
     // Neutron: IpAddressAlreadyAllocated, "IP address %(ip)s already allocated in subnet %(subnet_id)s"
     rule(409, "already allocated in subnet", |_| Complaint::InUse),
@@ -106,6 +109,7 @@ const RULES: &[Rule] = &[
     rule(501, "", |words| Complaint::Unsupported { what: words.to_owned() }),
     // Octavia: ProjectBusyException, "Project busy.  Unable to lock the project.  Please try again."
     rule(503, "Project busy", |_| Complaint::ProjectBusy),
+    // From source, as is 429 below: what is in front of the services answers so.
     rule(503, "", |_| Complaint::Busy),
     rule(429, "", |_| Complaint::Busy),
     // Octavia: ValidationException, InvalidOption and all others with 400; Neutron: BadRequest and its kinds

@@ -16,6 +16,8 @@ mod ingresses;
 mod lost;
 mod one;
 mod quiet;
+mod routed;
+mod routes_by_hand;
 mod services;
 mod storm;
 

@@ -20,6 +20,8 @@ const MOST_SERVICES: usize = 6;
 const WRITER: [&str; 2] = ["--drift-interval=2s", "--orphan-grace=5s"];
 const CONTROLLER: [&str; 2] = ["--cluster-ip-services=false", "--ingress"];
 const POLICY: &str = "vip: {mode: allocate}";
+/// The KuryrL7Router that all Ingresses share that ask for no other.
+const SHARED: &str = "kuryr-l7-router";
 /// How long the removal of everything may take: what fails is repeated after pauses that grow.
 const WITHIN: Duration = Duration::from_secs(240);
 /// The longest pause between two operations, in milliseconds.
@@ -253,6 +255,12 @@ impl World {
         self.stage.cloud.steer(service, &rule).await.unwrap();
     }
 
+    /// Waits until the shared router is there and served. Returns its UID.
+    async fn until_router(&self) -> Value {
+        let result = eventually("the shared router has its floating IP", WITHIN, async || router(&self.stage).await);
+        result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", self.stage.logs()))
+    }
+
     /// Deletes everything, and waits until it is gone.
     async fn end(&mut self, before: &BTreeSet<String>) {
         for service in [Service::Octavia, Service::Neutron] {
@@ -265,6 +273,7 @@ impl World {
         for name in self.services.keys() {
             self.stage.until_address(name).await.unwrap();
         }
+        let router = self.until_router().await;
         self.ingresses.remove_all(&self.stage).await;
         for name in self.services.keys() {
             self.stage.delete_service(name).await.unwrap();
@@ -275,7 +284,8 @@ impl World {
             Ok::<_, anyhow::Error>(())
         });
         result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", self.stage.logs()));
-        // The router stays until a person says that it may go.
+        // The router stays, and is served, until a person says that it may go.
+        assert_eq!(self.until_router().await, router, "it went with the last Ingress");
         self.stage.configure(POLICY).unwrap();
         let result = eventually("nothing is left", WITHIN, async || {
             let mut left = Vec::new();
@@ -289,6 +299,25 @@ impl World {
         });
         result.await.unwrap_or_else(|error| panic!("{error:#}\n{}", self.stage.logs()));
     }
+}
+
+/// Returns the UID of the shared router whose load balancer is there with its floating IP.
+async fn router(stage: &WayBack) -> anyhow::Result<Value> {
+    let routers = stage.cluster.admin().items(ROUTERS).await?;
+    let shared = routers.iter().find(|one| one["metadata"]["name"] == SHARED);
+    let router = shared.ok_or_else(|| anyhow::anyhow!("no shared router: {routers:?}"))?;
+    anyhow::ensure!(router["metadata"]["deletionTimestamp"].is_null(), "{router}");
+    let uid = &router["metadata"]["uid"];
+    let list = stage.cloud.octavia().get("/loadbalancers").await?;
+    let mark = json!(format!("k8s-svc-uid:{}", uid.as_str().unwrap_or_default()));
+    let is_its = |row: &&Value| row["tags"].as_array().is_some_and(|tags| tags.contains(&mark));
+    let mut its = list["loadbalancers"].as_array().into_iter().flatten().filter(is_its);
+    let balancer = its.next().ok_or_else(|| anyhow::anyhow!("no load balancer of {uid}: {list}"))?;
+    let neutron = stage.cloud.neutron(Service::Neutron)?;
+    let floating = neutron.get("/floatingips").await?;
+    let mut all = floating["floatingips"].as_array().into_iter().flatten();
+    anyhow::ensure!(all.any(|one| one["port_id"] == balancer["vip_port_id"]), "none of {balancer}: {floating}");
+    Ok(uid.clone())
 }
 
 /// Everything in the cloud that a load balancer may have left, whoever made it.

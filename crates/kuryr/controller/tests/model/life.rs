@@ -41,6 +41,12 @@ fn without_the_writer_there_are_no_finalizers() {
     assert_eq!(conditions(&world), ["Ready=False WaitingForWriter", "Synced=False Pending"]);
     let said = world.explain("a");
     assert!(said.iter().any(|said| said.contains("has not said anything about the cloud")), "{said:?}");
+    assert!(said.contains(&"Once it has, TCP port 80 is offered with no member.".to_owned()), "{said:?}");
+    world.api.create(Kind::Slice, "a", slice("a", 12));
+    world.rest();
+    let (said, named) = (world.explain("a"), (1..=10).map(|n| format!("10.1.0.{n}:8080")).collect::<Vec<_>>());
+    let expected = format!("Once it has, TCP port 80 is offered with 12 members: {} and 2 more.", named.join(", "));
+    assert!(said.contains(&expected), "{said:?}");
     // Once it speaks, everything is added, and only then it is offered.
     assert_eq!(world.heard, Vec::<String>::new());
     world.learn_facts();

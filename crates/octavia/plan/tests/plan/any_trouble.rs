@@ -127,8 +127,14 @@ impl Chance {
             1 => Some(Fate::DoneAfter(Duration::from_secs(30))),
             2 => Some(Fate::Fails),
             3 => Some(Fate::Breaks),
+            4 => Some(Fate::Stalls),
             _ => None,
         }
+    }
+
+    /// How somebody ends what would never end.
+    fn end(&mut self) -> Fate {
+        if self.one_in(2) { Fate::Done } else { Fate::Breaks }
     }
 }
 
@@ -244,6 +250,9 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
             if let Some(fate) = chance.fate().filter(|_| chance.one_in(4)) {
                 world.expect(fate);
             }
+            if chance.one_in(20) {
+                world.end_stalled(chance.end());
+            }
             if meddles && chance.one_in(20) {
                 chance.somebody(&mut world, &wish);
             }
@@ -252,16 +261,11 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
             world.take(&step, way);
         }
         // Fates that nothing has met yet would only be met later.
-        let mut world = drained(world);
+        world.cloud.forget_expectations();
+        world.end_stalled(chance.end());
         assert_converged(&mut world, &wish, &what);
         world.counts()
     });
-}
-
-/// Lets changes end well from here on.
-fn drained(mut world: World) -> World {
-    world.cloud.forget_expectations();
-    world
 }
 
 #[test]
@@ -350,6 +354,13 @@ fn a_port_that_has_members_is_never_without() {
             if chance.one_in(25) {
                 world.restart();
             }
+            // What is stuck for a while interrupts nothing either.
+            if chance.one_in(40) {
+                world.expect(Fate::Stalls);
+            }
+            if chance.one_in(20) {
+                world.end_stalled(Fate::Done);
+            }
             let step = world.step();
             let way = chance.way();
             world.take(&step, way);
@@ -396,6 +407,12 @@ fn a_floating_ip_always_leads_to_members() {
             }
             if chance.one_in(25) {
                 world.restart();
+            }
+            if chance.one_in(50) {
+                world.expect(Fate::Stalls);
+            }
+            if chance.one_in(20) {
+                world.end_stalled(Fate::Done);
             }
             let step = world.step();
             let way = chance.way();

@@ -116,6 +116,12 @@ impl World {
         self.cloud.expect(fate);
     }
 
+    /// Ends what would never end.
+    pub fn end_stalled(&mut self, fate: Fate) {
+        note(|| format!("{:?} what is stuck ends: {fate:?}", self.cloud.now()));
+        self.cloud.end_stalled(fate);
+    }
+
     /// Replaces the actor by a new one that knows nothing, as a restart does.
     pub fn restart(&mut self) {
         self.kills += 1;

@@ -122,7 +122,8 @@ fn a_member_that_serves_and_is_wanted_stays() {
     });
 }
 
-/// At every instant at which some member of a port has been wanted for the last five seconds, one of those is behind it.
+/// At every instant at which some member of a port has been wanted for the last five seconds, one of those is behind it: also
+/// where the process is killed, and where a request for it or its answer is lost.
 #[test]
 fn a_member_that_was_wanted_for_five_seconds_serves() {
     worlds("members within five seconds", 100, |seed| {
@@ -134,6 +135,8 @@ fn a_member_that_was_wanted_for_five_seconds_serves() {
         world.restart();
         let mut since: Vec<(Ready, Duration)> = ready(&wish).into_iter().map(|one| (one, Duration::ZERO)).collect();
         let mut changed = world.cloud.now();
+        // What is lost is sent again after a second; one loss for each wish is as much as the time has room for.
+        let mut loses = false;
         for nth in 0..150 {
             let now = world.cloud.now();
             // Each of three ports takes a change or two.
@@ -144,13 +147,18 @@ fn a_member_that_was_wanted_for_five_seconds_serves() {
                 let new = |one: &Ready| since.iter().all(|(known, _)| known != one);
                 let new: Vec<_> = wanted.into_iter().filter(new).map(|one| (one, now)).collect();
                 since.extend(new);
-                changed = now;
+                (changed, loses) = (now, true);
             }
             if dice.one_in(20) {
                 world.restart();
             }
             let step = world.step();
-            world.take(&step, Way::Arrives);
+            let way = match matches!(step, BalancerStep::Change(_)) && loses && dice.one_in(3) {
+                true => dice.pick(&[Way::Lost, Way::AnswerLost]),
+                false => Way::Arrives,
+            };
+            loses &= way == Way::Arrives;
+            world.take(&step, way);
             let at = world.cloud.now();
             let serving = served(&mut world, &wish);
             for (_, port) in PORTS {

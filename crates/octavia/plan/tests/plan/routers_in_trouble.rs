@@ -7,10 +7,14 @@ use gimbal_octavia_plan::{BalancerStep, CloudChange};
 use gimbal_octavia_sim::{Dice, Fate, ProjectQuota};
 use gimbal_property::worlds;
 
+use crate::certificates::{assert_sound, names, served, stored};
 use crate::executor::{Way, World, actor};
-use crate::router_wish::{Answers, RouterWish, WantedRoute, answered, requests, router};
+use crate::router_wish::{Answers, RouterWish, WantedRoute, answered, answered_at, requests, router};
 
 const TARGETS: [&str; 4] = ["one", "one", "two", "three"];
+/// One Secret with one content and then another, and one more Secret.
+const CERTIFICATES: [&[(&str, u8)]; 4] =
+    [&[("shop/a", 1)], &[("shop/a", 2)], &[("shop/a", 1), ("shop/b", 3)], &[("shop/b", 3)]];
 
 fn any_wish(dice: &mut Dice, wish: &mut RouterWish) {
     let hosts = ["", "a.test", "b.test", "*.a.test", "*.test"];
@@ -19,8 +23,9 @@ fn any_wish(dice: &mut Dice, wish: &mut RouterWish) {
         let to = if dice.one_in(12) { "https://c.test" } else { dice.pick(&TARGETS) };
         (dice.pick(&hosts), dice.pick(&paths), to)
     };
-    match dice.below(6) {
-        0 => wish.default = dice.pick(&[None, Some("one"), Some("rest")]),
+    match dice.below(7) {
+        0 if !wish.certificates.is_empty() => wish.certificates = dice.pick(&CERTIFICATES).to_vec(),
+        0 | 6 => wish.default = dice.pick(&[None, Some("one"), Some("rest")]),
         1 => {
             let hosts = (1..=4).filter(|_| dice.one_in(2)).chain([9]).collect();
             wish.members.insert(dice.pick(&TARGETS), hosts);
@@ -85,6 +90,7 @@ fn any_quota(dice: &mut Dice, world: &mut World) {
 #[track_caller]
 fn assert_converged(world: &mut World, wish: &RouterWish, what: &str) {
     world.cloud.forget_expectations();
+    world.end_stalled(Fate::Breaks);
     world.cloud.set_quota("p1", ProjectQuota::default());
     while world.has_late_requests() {
         world.advance(Duration::from_secs(5));
@@ -100,6 +106,14 @@ fn assert_converged(world: &mut World, wish: &RouterWish, what: &str) {
     world.actor.look_again();
     assert_eq!((world.run(), world.sent.len()), (BalancerStep::Done, 0), "{what}: {:?}", world.sent);
     assert_eq!(answered(world), wish.answers(), "{what}");
+    if !wish.certificates.is_empty() {
+        assert_eq!(answered_at(world, 443), wish.answers(), "{what}: HTTPS");
+    }
+    let mut wanted = names(&wish.certificates);
+    wanted.sort();
+    let mut shown = served(world).unwrap_or_default();
+    shown.sort();
+    assert_eq!((shown, stored(world)), (wanted.clone(), wanted), "{what}: certificates");
     let pools = world.rows("/v2/lbaas/pools", "pools", &[]).len();
     let DesiredPools(wanted) = DesiredPools::of(wish);
     assert_eq!(pools, wanted, "{what}: pools leak");
@@ -116,24 +130,34 @@ impl DesiredPools {
     }
 }
 
-/// Only what fails inside the provider may lead requests astray; late requests of a process that was killed are not undone in
-/// an instant.
+/// A router for HTTP, and in half of the worlds for HTTPS as well.
+fn http_or_both(dice: &mut Dice, routes: &[WantedRoute]) -> (RouterWish, World) {
+    let certificates = if dice.one_in(2) { CERTIFICATES[0] } else { &[] };
+    router(routes, |wish| wish.certificates = certificates.to_vec())
+}
+
+/// Over HTTP and, where there are certificates, over HTTPS. Only what fails inside the provider may lead requests astray; late
+/// requests of a process that was killed are not undone in an instant.
 #[test]
 fn no_request_is_led_astray_whatever_is_lost_or_killed() {
     worlds("requests to a router at every instant", 60, |seed| {
         let mut dice = Dice::new(seed);
-        let (mut wish, mut world) = router(&[("a.test", "/a", "one"), ("a.test", "", "two")], |_| {});
+        let (mut wish, mut world) = http_or_both(&mut dice, &[("a.test", "/a", "one"), ("a.test", "", "two")]);
+        let ports: &[u16] = if wish.certificates.is_empty() { &[80] } else { &[80, 443] };
         world.cloud.provider_mut().batch = !dice.one_in(4);
         maybe_rebuilt(&mut dice, &mut wish, &mut world);
         assert_eq!(world.run(), BalancerStep::Done);
-        let mut allowed: Vec<Answers> = vec![wish.answers()];
+        let mut allowed: Vec<Vec<Answers>> = vec![vec![wish.answers()]; ports.len()];
         for nth in 0..250 {
             if dice.one_in(15) {
-                allowed.push(answered(&mut world));
+                for (port, allowed) in ports.iter().zip(&mut allowed) {
+                    allowed.push(answered_at(&mut world, *port));
+                }
                 any_wish(&mut dice, &mut wish);
-                allowed.push(wish.answers());
+                allowed.iter_mut().for_each(|of_port| of_port.push(wish.answers()));
                 gimbal_property::note(|| {
-                    format!("{:?} wants {:?}, {:?}", world.cloud.now(), wish.routes, wish.default)
+                    let RouterWish { routes, default, certificates, .. } = &wish;
+                    format!("{:?} wants {routes:?}, {default:?}, {certificates:?}", world.cloud.now())
                 });
                 world.actor.want(wish.entry());
             }
@@ -146,13 +170,17 @@ fn no_request_is_led_astray_whatever_is_lost_or_killed() {
                 way => way,
             };
             world.take(&step, way);
-            let now = answered(&mut world);
-            for request in requests() {
-                let is_allowed = allowed.iter().any(|answers| answers[&request] == now[&request]);
-                assert!(is_allowed, "world {seed}, step {nth}: {request:?} goes to {} after {step:?}", now[&request]);
+            let what = format!("world {seed}, step {nth}, after {step:?}");
+            for (port, allowed) in ports.iter().zip(&allowed) {
+                let now = answered_at(&mut world, *port);
+                for request in requests() {
+                    let is_allowed = allowed.iter().any(|answers| answers[&request] == now[&request]);
+                    assert!(is_allowed, "{what}: {request:?} goes at {port} to {}", now[&request]);
+                }
             }
+            assert_sound(&mut world, &what);
             if step == BalancerStep::Done {
-                allowed = vec![wish.answers()];
+                allowed = vec![vec![wish.answers()]; ports.len()];
             }
         }
         assert_converged(&mut world, &wish, &format!("world {seed}"));
@@ -165,7 +193,9 @@ fn no_request_is_led_astray_whatever_is_lost_or_killed() {
 fn any_order_of_trouble_ends_in_what_is_wanted() {
     worlds("any order of trouble of a router", 60, |seed| {
         let mut dice = Dice::new(seed + 1_000_000);
-        let (mut wish, mut world) = router(&[("a.test", "/a", "one")], |wish| wish.base.monitor = true);
+        let (mut wish, mut world) = http_or_both(&mut dice, &[("a.test", "/a", "one")]);
+        wish.base.monitor = true;
+        world.actor.want(wish.entry());
         (world.cloud.provider_mut().batch, world.cloud.provider_mut().populated) = (!dice.one_in(4), !dice.one_in(3));
         world.cloud.provider_mut().finishes_children = !dice.one_in(5);
         maybe_rebuilt(&mut dice, &mut wish, &mut world);
@@ -189,9 +219,11 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
                 world.restart();
             }
             if dice.one_in(25) {
-                let fate =
-                    dice.pick(&[Fate::Fails, Fate::Breaks, Fate::Raises, Fate::DoneAfter(Duration::from_secs(30))]);
-                world.expect(fate);
+                const LATER: Fate = Fate::DoneAfter(Duration::from_secs(30));
+                world.expect(dice.pick(&[Fate::Fails, Fate::Breaks, Fate::Raises, Fate::Stalls, LATER]));
+            }
+            if dice.one_in(20) {
+                world.end_stalled(dice.pick(&[Fate::Done, Fate::Breaks]));
             }
             let (step, way) = (world.step(), way(&mut dice));
             world.take(&step, way);

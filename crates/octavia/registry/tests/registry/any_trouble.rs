@@ -49,6 +49,7 @@ fn fate(dice: &mut Dice) -> Option<Fate> {
         1 => Some(Fate::DoneAfter(30 * SECOND)),
         2 => Some(Fate::Fails),
         3 => Some(Fate::Breaks),
+        4 | 5 => Some(Fate::Stalls),
         _ => None,
     }
 }
@@ -108,18 +109,29 @@ fn event(world: &mut World, dice: &mut Dice, owners: &mut u64) {
             gimbal_property::note(|| format!("{:?} {quota:?}", world.cloud.now()));
             world.cloud.set_quota("p1", quota);
         }
-        _ => {
-            if let Some(fate) = fate(dice) {
+        _ => match fate(dice) {
+            Some(fate) => {
+                gimbal_property::note(|| format!("{:?} {fate:?}", world.cloud.now()));
                 world.cloud.expect(fate);
             }
-        }
+            None if dice.one_in(3) => end_stalled(world, dice),
+            None => {}
+        },
     }
 }
 
+/// Somebody ends what would never end: it is done after all, or left in ERROR.
+fn end_stalled(world: &mut World, dice: &mut Dice) {
+    let fate = dice.pick(&[Fate::Done, Fate::Breaks]);
+    gimbal_property::note(|| format!("{:?} what is stuck ends: {fate:?}", world.cloud.now()));
+    world.cloud.end_stalled(fate);
+}
+
 /// Lets everything go well from here on.
-fn calm(world: &mut World) {
+fn calm(world: &mut World, dice: &mut Dice) {
     world.trouble = 0;
     world.cloud.forget_expectations();
+    end_stalled(world, dice);
     world.cloud.set_quota("p1", ProjectQuota::default());
     for cluster in CLUSTERS {
         for nth in 0..world.writers.len() {
@@ -157,7 +169,7 @@ fn any_order_of_trouble_ends_in_what_is_wanted() {
             let time = dice.pick(&[10 * MS, 300 * MS, 2 * SECOND, 8 * SECOND]);
             world.run(time);
         }
-        calm(&mut world);
+        calm(&mut world, &mut dice);
         // The longest pauses pass, and what has no owner is proven to have none.
         world.run(4_500 * SECOND);
         world.converge(900 * SECOND);
@@ -307,6 +319,9 @@ fn a_port_that_has_members_is_never_without() {
                     world.silence(0, "prod1");
                     world.writers.swap(0, 1);
                 }
+                // What is stuck for a while interrupts nothing either.
+                2 if dice.one_in(2) => world.cloud.expect(Fate::Stalls),
+                2 => world.cloud.end_stalled(Fate::Done),
                 _ => {
                     let members: Vec<_> = (1..=5).map(|host| (host, 80)).filter(|_| dice.one_in(3)).collect();
                     if !members.is_empty() {
@@ -321,6 +336,8 @@ fn a_port_that_has_members_is_never_without() {
             world.run(time);
         }
         world.trouble = 0;
+        world.cloud.forget_expectations();
+        world.cloud.end_stalled(Fate::Done);
         world.run(900 * SECOND);
         world.converge(300 * SECOND);
         world.counts()

@@ -1,25 +1,30 @@
-//! Ingresses on one router: many at once, a path more, less and changed, and a minute in which nothing changes.
+//! Ingresses on one router: many at once, a path more, less and changed, and a minute in which nothing changes. Each beside the
+//! same by hand.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use gimbal_testkit::openstack::Options;
 use gimbal_tests::{INGRESSES, WayBack, ingress_path};
 use serde_json::{Value, json};
 
-use super::calls::{self, Calls};
-use super::{REST, by_hand, count, quiet, services};
-use crate::figure::{Figure, Outcome};
+use super::routes_by_hand::{ByHand, routes_by_hand};
+use super::{calls, count, number, quiet, routed, services};
+use crate::figure::{Aim, Figure, Outcome};
 
 /// Ingresses, each with a host of its own. Octavia reads the whole load balancer for each rule that it changes: with 50 of them it takes an
 /// hour, by hand as well.
 pub const MANY: usize = 10;
-/// The paths of each, with the Service that each leads to.
-const PATHS: [(&str, &str); 4] = [("/a", "s0"), ("/b", "s1"), ("/c", "s2"), ("/d", "s3")];
-const MEMBERS: u8 = 3;
-const LOOK: Duration = Duration::from_millis(100);
-const WITHIN: Duration = Duration::from_secs(1800);
+/// A path, and the Service that it leads to. Neighbours lead to different ones, so that each is a policy of its own.
+pub type Path = (&'static str, &'static str);
+/// The paths of each.
+pub const PATHS: [Path; 4] = [("/a", "s0"), ("/b", "s1"), ("/c", "s2"), ("/d", "s3")];
+pub const MEMBERS: u8 = 3;
+/// Load balancers, listeners, pools, policies and floating IPs.
+const LISTS: f64 = 5.0;
+/// A look at what was changed may be five seconds away.
+const REST: Duration = Duration::from_secs(8);
+const TIME: f64 = 1.2;
 
 pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     let stage = stage().await?;
@@ -27,43 +32,59 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
         services::make(&stage, service, 1, MEMBERS).await?;
     }
     services::until_addresses(&stage, &PATHS.map(|(_, service)| service.to_owned())).await?;
+    routed::until_routes(&stage, &[]).await?;
     calls::at_rest(&stage, [0, 0], REST).await?;
-    let bare = routes_by_hand(&stage, many).await?;
+    let ByHand { all, changes: by_hand } = routes_by_hand(&stage, many).await?;
 
+    let mut wanted: Vec<Vec<Path>> = vec![PATHS.to_vec(); many];
     let what = format!("{many} Ingresses of {} paths at once", PATHS.len());
     let (marks, begin) = (stage.marks()?, Instant::now());
     let create = (0..many).map(|number| make(&stage, number));
     stream::iter(create).buffer_unordered(20).try_collect::<Vec<()>>().await?;
-    until_policies(&stage, many * PATHS.len()).await?;
+    routed::until_routes(&stage, &wanted).await?;
     let took = begin.elapsed();
+    routed::until_one_router(&stage).await?;
+    let alone = begin.elapsed();
     let calls = calls::at_rest(&stage, marks, REST).await?;
     outcome.figures.extend([
-        Figure::new(format!("{what}: until all routes are there"), seconds(took), "s")
-            .floor("one request by hand", seconds(bare)),
+        Figure::new(format!("{what}: until clients find all routes"), seconds(took), "s")
+            .floor("one request by hand", seconds(all))
+            .aim(Aim::AtMost(TIME)),
+        Figure::new(format!("{what}: until the former router is gone"), seconds(alone), "s"),
         count(format!("{what}: changes"), calls.changes.len()),
         count(format!("{what}: reads"), calls.reads.len()),
     ]);
     outcome.notes.push(format!("{what}: {}", calls.sequence()));
 
-    for (change, paths) in [
+    let one = many / 2;
+    for ((change, paths), (by_hand, requests)) in [
         ("a path more", [&PATHS[..], &[("/e", "s0")]].concat()),
         ("a path less", PATHS.to_vec()),
-        ("a path that leads elsewhere", [&[("/a", "s1")], &PATHS[1..]].concat()),
-    ] {
+        ("a path that leads elsewhere", [&[("/a", "s2")], &PATHS[1..]].concat()),
+    ]
+    .into_iter()
+    .zip(by_hand)
+    {
         let (marks, begin) = (stage.marks()?, Instant::now());
-        let patch = json!({"spec": {"rules": [rule(many / 2, &paths)]}});
-        stage.cluster.admin().patch(&format!("{INGRESSES}/many-{}", many / 2), &patch).await?;
-        let calls = until_changed(&stage, marks).await?;
-        let took = begin.elapsed().saturating_sub(REST);
+        let patch = json!({"spec": {"rules": [rule(one, &paths)]}});
+        stage.cluster.admin().patch(&format!("{INGRESSES}/many-{one}"), &patch).await?;
+        wanted[one] = paths;
+        routed::until_routes(&stage, &wanted).await?;
+        let took = begin.elapsed();
+        let calls = calls::at_rest(&stage, marks, REST).await?;
         let what = format!("{change}, beside {} others", many * PATHS.len());
         outcome.figures.extend([
-            Figure::new(format!("{what}: at rest after"), seconds(took), "s"),
-            count(format!("{what}: changes"), calls.changes.len()),
+            Figure::new(format!("{what}: until clients find it so"), seconds(took), "s")
+                .floor("by hand", seconds(by_hand))
+                .aim(Aim::AtMost(TIME)),
+            count(format!("{what}: changes"), calls.changes.len())
+                .floor("by hand", number(requests))
+                .aim(Aim::AtMost(1.0)),
             count(format!("{what}: reads"), calls.reads.len()),
         ]);
         outcome.notes.push(format!("{what}: {}", calls.sequence()));
     }
-    quiet::minute(&stage, &format!("{} routes", many * PATHS.len()), outcome).await
+    quiet::minute(&stage, &format!("{} routes", many * PATHS.len()), LISTS, outcome).await
 }
 
 async fn stage() -> anyhow::Result<WayBack> {
@@ -76,76 +97,18 @@ async fn stage() -> anyhow::Result<WayBack> {
     Ok(stage)
 }
 
-fn rule(number: usize, paths: &[(&str, &str)]) -> Value {
+fn rule(number: usize, paths: &[Path]) -> Value {
     let paths: Vec<Value> = paths.iter().map(|(path, service)| ingress_path(path, "Prefix", service)).collect();
     json!({"host": host(number), "http": {"paths": paths}})
 }
 
-fn host(number: usize) -> String {
+pub fn host(number: usize) -> String {
     format!("i{number}.example")
 }
 
 async fn make(stage: &WayBack, number: usize) -> anyhow::Result<()> {
     stage.make_ingress(&format!("many-{number}"), &json!([rule(number, &PATHS)])).await?;
     Ok(())
-}
-
-/// Makes a load balancer with the same pools, policies and rules in one request, and returns how long that took. Removes it all at
-/// the end.
-async fn routes_by_hand(stage: &WayBack, many: usize) -> anyhow::Result<Duration> {
-    let members: Vec<Value> = services::addresses(MEMBERS)
-        .iter()
-        .map(|address| json!({"address": address, "protocol_port": services::TARGET}))
-        .collect();
-    let pool = |(_, name): &(&str, &str)| json!({"name": name, "protocol": "HTTP", "lb_algorithm": "ROUND_ROBIN", "members": members});
-    let policy = |host: &str, path: &str, pool: &str| {
-        let rule =
-            |kind: &str, compare: &str, value: &str| json!({"type": kind, "compare_type": compare, "value": value});
-        let rules = [rule("HOST_NAME", "EQUAL_TO", host), rule("PATH", "STARTS_WITH", path)];
-        json!({"action": "REDIRECT_TO_POOL", "redirect_pool": {"name": pool}, "rules": rules})
-    };
-    let policies: Vec<Value> =
-        (0..many).flat_map(|number| PATHS.map(|(path, service)| policy(&host(number), path, service))).collect();
-    let body = json!({"loadbalancer": {
-        "name": "by-hand", "vip_subnet_id": stage.subnet, "project_id": stage.project,
-        "pools": PATHS.iter().map(pool).collect::<Vec<_>>(),
-        "listeners": [{"name": "by-hand", "protocol": "HTTP", "protocol_port": 80, "l7policies": policies}],
-    }});
-    let begin = Instant::now();
-    let made = id(&stage.cloud.octavia().post("/loadbalancers", &body).await?["loadbalancer"])?;
-    by_hand::active(stage, &made).await?;
-    let took = begin.elapsed();
-    stage.cloud.delete(&format!("/loadbalancers/{made}")).await?;
-    until_policies(stage, 0).await?;
-    Ok(took)
-}
-
-fn id(row: &Value) -> anyhow::Result<String> {
-    row["id"].as_str().map(str::to_owned).with_context(|| format!("no ID in {row}"))
-}
-
-/// Waits until Octavia has this many policies that are up and ACTIVE.
-async fn until_policies(stage: &WayBack, wanted: usize) -> anyhow::Result<()> {
-    let end = Instant::now() + WITHIN;
-    let query = "select count(*) from octavia.l7policy where enabled = 1 and provisioning_status = 'ACTIVE'";
-    loop {
-        let found: usize = stage.cloud.sql(query).await?.trim().parse()?;
-        if found == wanted {
-            return Ok(());
-        }
-        anyhow::ensure!(Instant::now() < end, "{found} policies, not {wanted}\n{}", stage.logs());
-        tokio::time::sleep(LOOK).await;
-    }
-}
-
-/// Waits until the writer has changed something since the marks and is at rest.
-async fn until_changed(stage: &WayBack, marks: [usize; 2]) -> anyhow::Result<Calls> {
-    let end = Instant::now() + WITHIN;
-    while Calls::since(stage, marks)?.changes.is_empty() {
-        anyhow::ensure!(Instant::now() < end, "nothing changes\n{}", stage.logs());
-        tokio::time::sleep(LOOK).await;
-    }
-    calls::at_rest(stage, marks, REST).await
 }
 
 fn seconds(time: Duration) -> f64 {

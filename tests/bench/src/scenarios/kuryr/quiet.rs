@@ -33,7 +33,7 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     services::until_addresses(&stage, &names).await?;
     let what = format!("{many} load balancers with {MEMBERS} members");
     outcome.figures.push(Figure::new(format!("{what}: made in"), begin.elapsed().as_secs_f64(), "s"));
-    minute(&stage, &what, outcome).await?;
+    minute(&stage, &what, LISTS, outcome).await?;
     let after = memory(&stage)?;
     restart(&mut stage, many, &what, outcome).await?;
     let again = memory(&stage)?;
@@ -49,8 +49,8 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A minute that begins right after the lists.
-pub async fn minute(stage: &WayBack, what: &str, outcome: &mut Outcome) -> anyhow::Result<()> {
+/// A minute that begins right after the lists, of which so many are aimed at.
+pub async fn minute(stage: &WayBack, what: &str, aim: f64, outcome: &mut Outcome) -> anyhow::Result<()> {
     // What was changed is looked at once more with the next lists.
     let mut looks = Vec::new();
     for _ in 0..2 {
@@ -64,7 +64,7 @@ pub async fn minute(stage: &WayBack, what: &str, outcome: &mut Outcome) -> anyho
     tokio::time::sleep(MINUTE).await;
     let calls = calls::at_rest(stage, marks, Duration::from_secs(2)).await?;
     let lists = Figure::new(format!("{what}: lists in an idle minute"), number(calls.polls.len()), "");
-    outcome.figures.push(lists.aim(Aim::AtMost(LISTS)));
+    outcome.figures.push(lists.aim(Aim::AtMost(aim)));
     outcome.figures.push(count(format!("{what}: further pages of those lists"), calls.pages.len()));
     outcome.figures.push(none(format!("{what}: other calls in an idle minute"), calls.counted()));
     let writes = stage.writes_since(audited).await?.len();

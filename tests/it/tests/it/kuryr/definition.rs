@@ -14,6 +14,10 @@ const KURYRS: [(&str, &str); 3] = [
 ];
 const EVERY_FIELD: &str = include_str!("../../../../../crates/kuryr/crd/tests/kuryr/objects/every-field.json");
 
+/// A router with every field that there is.
+const EVERY_FIELD_OF_A_ROUTER: &str = include_str!("../../../../../crates/kuryr/crd/tests/routers/every-field.json");
+const ROUTERS: &str = "/apis/openstack.org/v1/namespaces/default/kuryrl7routers";
+
 async fn cluster() -> TestCluster {
     let cluster = TestCluster::start().await.unwrap();
     cluster.install_crds().await.unwrap();
@@ -50,6 +54,24 @@ async fn objects_of_kuryr_are_valid_and_keep_every_field() {
             api.patch(&path, &json!({"spec": {"provider": "x"}, "status": {"memberCount": 78}})).await.unwrap();
         assert_eq!((&by_spec["status"]["memberCount"], &by_spec["metadata"]["generation"]), (&json!(77), &json!(2)));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_router_is_valid_and_keeps_every_field() {
+    let cluster = cluster().await;
+    let api = cluster.admin();
+    let mut sent = object("every-field", EVERY_FIELD_OF_A_ROUTER);
+    sent["kind"] = json!("KuryrL7Router");
+    sent["metadata"]["finalizers"] = json!(["kuryr.openstack.org/l7router-finalizer"]);
+    let created = api.post(ROUTERS, &sent).await.unwrap();
+    assert_eq!(created["spec"], sent["spec"]);
+    assert!(created["status"].is_null(), "the status is a subresource: {created}");
+    let path = format!("{ROUTERS}/every-field");
+    let status = api.patch(&format!("{path}/status"), &json!({"status": sent["status"]})).await.unwrap();
+    assert_eq!((&status["status"], &status["spec"]), (&sent["status"], &sent["spec"]));
+    // What is stored has every field, too, and nothing else.
+    let stored = api.get(&path).await.unwrap();
+    assert_eq!((&stored["status"], &stored["spec"]), (&sent["status"], &sent["spec"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -133,17 +133,24 @@ async fn what_is_wrong_is_told_and_the_rest_is_served(stage: &WayBack, router: &
             {"path": "/resource", "pathType": "Prefix", "backend": resource},
             {"path": "/named", "pathType": "Prefix", "backend": {"service": {"name": "absent", "port": {"name": "http"}}}},
             {"path": "/good", "pathType": "Prefix", "backend": {"service": {"name": "s1", "port": {"name": "http"}}}},
+            // Octavia would write `&` into haproxy's configuration as HTML does.
+            ingress_path("/a&b", "Prefix", "s1"),
         ]}},
         {"host": "empty.example"},
         rule("www.example.com", &[("/", "Prefix", "s2")]),
     ]);
     make(stage, "bad", &rules).await;
+    let tls = json!({"spec": {"tls": [{"hosts": ["bad.example"], "secretName": "nowhere"}]}});
+    stage.cluster.admin().patch(&format!("{INGRESSES}/bad"), &tls).await.unwrap();
     until_routed(stage, router, "bad.example", "/good", "s1/good").await;
+    assert_eq!(answer(stage, router, "bad.example", "/a&b").await.unwrap(), "503", "no policy is made of it");
     assert_eq!(answer(stage, router, "www.example.com", "/").await.unwrap(), "s1", "the older Ingress has the route");
     for (reason, words) in [
         ("KuryrBackendMissing", "/resource"),
         ("KuryrBackendMissing", "absent"),
         ("KuryrSkipRoute", "empty.example"),
+        ("KuryrSkipRoute", "/a&b"),
+        ("KuryrTlsNotServed", "nowhere"),
         ("KuryrRouteConflict", "shop/test"),
     ] {
         until(stage, &format!("the Event {reason} says {words}"), async || {

@@ -16,6 +16,9 @@ const STEPS: [Service; 3] = [Service::Octavia, Service::Neutron, Service::Barbic
 const KEPT: &str = "kept";
 const KILLED: &str = "killed";
 const OTHER: &str = "other";
+/// Their Secrets: the name of the one that goes is a part of the other's, and begins it.
+const SECRET_OF_KEPT: &str = "foo-bar";
+const SECRET_OF_KILLED: &str = "foo";
 const BACKENDS: [(&str, &str); 3] = [(KEPT, "10.1.0.1"), (KILLED, "10.1.0.2"), (OTHER, "10.1.0.3")];
 /// How often the host that stays gets a request.
 const EVERY: Duration = Duration::from_millis(100);
@@ -28,7 +31,7 @@ async fn killed_at_every_step_of_an_ingress_no_request_is_led_elsewhere() {
     for (name, address) in BACKENDS {
         stage.make_backend(name, &[(name, address)]).await.unwrap();
     }
-    stage.make_certificate(KEPT, &[KEPT]).await.unwrap();
+    stage.make_certificate(SECRET_OF_KEPT, &[KEPT]).await.unwrap();
     stage.cluster.admin().post(INGRESSES, &ingress(KEPT, KEPT)).await.unwrap();
     stage.start_writer(&WRITER).await.unwrap();
     stage.start_controller(&CONTROLLER).await.unwrap();
@@ -58,13 +61,14 @@ async fn killed_at_every_step_of_an_ingress_no_request_is_led_elsewhere() {
     kill_writer(&mut stage);
 }
 
-/// An Ingress over HTTP and HTTPS, whose certificate is in the Secret of its name.
+/// An Ingress over HTTP and HTTPS.
 fn ingress(host: &str, service: &str) -> Value {
+    let secret = if host == KEPT { SECRET_OF_KEPT } else { SECRET_OF_KILLED };
     json!({
         "metadata": {"name": host},
         "spec": {
             "ingressClassName": "kuryr",
-            "tls": [{"hosts": [host], "secretName": host}],
+            "tls": [{"hosts": [host], "secretName": secret}],
             "rules": [{"host": host, "http": {"paths": [ingress_path("/", "Prefix", service)]}}],
         },
     })
@@ -73,8 +77,8 @@ fn ingress(host: &str, service: &str) -> Value {
 /// Returns how often somebody was killed.
 async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String]) -> usize {
     let mut steps = Steps::begin(stage, who, &CONTROLLER, &STEPS).await;
-    let (secret, path) = (format!("{SECRETS}/{KILLED}"), format!("{INGRESSES}/{KILLED}"));
-    let first = stage.make_certificate(KILLED, &[KILLED]).await.unwrap();
+    let (secret, path) = (format!("{SECRETS}/{SECRET_OF_KILLED}"), format!("{INGRESSES}/{KILLED}"));
+    let first = stage.make_certificate(SECRET_OF_KILLED, &[KILLED]).await.unwrap();
     stage.cluster.admin().post(INGRESSES, &ingress(KILLED, KILLED)).await.unwrap();
     let served = async |stage: &WayBack, service: &str, certificate: &str| {
         is_led(stage, router, KILLED, service).await?;
@@ -88,7 +92,7 @@ async fn a_life(stage: &mut WayBack, router: &str, who: Killed, before: &[String
     };
     steps.until(stage, "it is served", async |stage| served(stage, KILLED, &first).await).await;
     // Another certificate, and another Service.
-    let second = stage.renew_certificate(KILLED, &[KILLED]).await.unwrap();
+    let second = stage.renew_certificate(SECRET_OF_KILLED, &[KILLED]).await.unwrap();
     stage.cluster.admin().patch(&path, &json!({"spec": ingress(KILLED, OTHER)["spec"]})).await.unwrap();
     steps.until(stage, "it is changed", async |stage| served(stage, OTHER, &second).await).await;
     // Another router is made for it, and the shared one loses it. It takes minutes.

@@ -12,7 +12,9 @@ mod drift;
 mod failures;
 mod floating;
 mod life;
+mod quotas;
 mod routes;
+mod routes_quota;
 mod services;
 mod shared;
 mod shown;
@@ -142,4 +144,19 @@ async fn failures_of_the_cloud_pass() {
         failures::busy_services_are_asked_again(&stage),
         failures::another_writer_goes_on_in_the_middle(&stage),
     ];
+}
+
+/// Of Octavia's listeners and members, and of Neutron's floating IPs.
+#[tokio::test(flavor = "multi_thread")]
+async fn quotas_are_reached_and_freed() {
+    let (stage, around) = Stage::wide(&["--drift-interval", "1s"]).await;
+    steps![quotas::of_listeners(&stage), quotas::of_members(&stage), quotas::of_floating_ips(&stage, &around),];
+}
+
+/// It takes minutes: the first steps of a router have a test of their own above.
+#[tokio::test(flavor = "multi_thread")]
+async fn routes_are_not_lost_to_a_quota() {
+    let stage = Stage::with_certificates(&["--drift-interval", "1s"]).await;
+    routes::serve_members(&stage).await;
+    steps![routes_quota::of_pools(&stage), routes_quota::of_listeners(&stage)];
 }

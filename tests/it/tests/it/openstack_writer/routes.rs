@@ -17,12 +17,12 @@ use super::stage::{PROD1, Stage};
 use super::tls::issued;
 use super::trouble::{Kind, expect_lost, lose};
 
-const ROUTER: &str = "router";
+pub const ROUTER: &str = "router";
 /// Services, and the address of the one member of each.
 const SERVICES: [(&str, &str); 3] = [("one", "10.0.0.1"), ("three", "10.0.0.3"), ("two", "10.0.0.2")];
 
 /// A host, the prefix of a path if there is one, and the Service that answers.
-type Led<'a> = (&'a str, &'a str, &'a str);
+pub type Led<'a> = (&'a str, &'a str, &'a str);
 
 /// The calls by which a router is made.
 const MAKING: [Kind; 2] = [(Service::Octavia, "POST", "/loadbalancers$"), (Service::Barbican, "POST", "/secrets$")];
@@ -104,7 +104,7 @@ pub async fn serve_members(stage: &Stage) {
 }
 
 /// Waits until requests are answered like this, over HTTP.
-async fn expect_answers(stage: &Stage, controller: &Controller, expected: &[Led<'_>]) {
+pub async fn expect_answers(stage: &Stage, controller: &Controller, expected: &[Led<'_>]) {
     let plane = stage.cloud.data_plane().unwrap();
     let report = controller.report(ROUTER).unwrap();
     let address = report.objects.load_balancer.unwrap().address.to_string();
@@ -122,7 +122,7 @@ async fn expect_answers(stage: &Stage, controller: &Controller, expected: &[Led<
 }
 
 /// The policies of all listeners in a form that does not depend on IDs, in the order in which they are tried.
-async fn shape(stage: &Stage) -> Vec<String> {
+pub async fn shape(stage: &Stage) -> Vec<String> {
     let (pools, mut shape) = (stage.rows("pools", "").await, Vec::new());
     let mut listeners = stage.rows("listeners", "").await;
     listeners.sort_by_key(|one| one["protocol_port"].as_u64());
@@ -152,7 +152,7 @@ async fn shape(stage: &Stage) -> Vec<String> {
     shape
 }
 
-async fn expect_shape(stage: &Stage, expected: &[String]) {
+pub async fn expect_shape(stage: &Stage, expected: &[String]) {
     let wait = eventually("the policies are as they are to be", MADE, async || {
         let found = shape(stage).await;
         if found == expected { Ok(()) } else { Err(format!("{found:#?} and not {expected:#?}")) }

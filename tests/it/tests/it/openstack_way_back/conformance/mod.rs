@@ -61,6 +61,7 @@ async fn ingresses_do_what_kubernetes_expects() {
     stage.start_controller(&CONTROLLER).await.unwrap();
     steps![
         routers::each_ingress_has_the_address_of_its_router(&stage),
+        routers::each_is_made_in_one_request(&stage),
         host_rules::hosts(&stage),
         path_rules::paths(&stage),
         default_backend::any_request_is_answered(&stage),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gimbal_testkit::openstack::Service;
+use gimbal_testkit::openstack::{Call, Service};
 use gimbal_tests::{INGRESSES, ROUTERS, WayBack};
 use serde_json::Value;
 
@@ -37,6 +37,19 @@ pub(super) async fn each_ingress_has_the_address_of_its_router(stage: &WayBack) 
     let found: BTreeSet<&str> = floating.iter().filter_map(|one| one["floating_ip_address"].as_str()).collect();
     assert_eq!(found, addresses.iter().map(|(_, address)| &**address).collect());
     assert_eq!(stage.balancers().await.unwrap().len(), 3, "a Service has no load balancer because of an Ingress");
+}
+
+/// octavia-ingress-controller's eleventh: everything was made step by step. Only what was accepted counts: a cloud that is busy
+/// refuses a creation, and gets it again.
+pub(super) async fn each_is_made_in_one_request(stage: &WayBack) {
+    let changes = stage.changes_since([0, 0]).unwrap();
+    let accepted = |what: &str| {
+        let is_it = |call: &&Call| call.method == "POST" && call.status < 300 && call.path.ends_with(what);
+        changes.iter().filter(is_it).count()
+    };
+    let routers = stage.cluster.admin().items(ROUTERS).await.unwrap().len();
+    let made = ["/loadbalancers", "/listeners", "/pools", "/members", "/l7policies", "/rules"].map(accepted);
+    assert_eq!(made, [routers, 0, 0, 0, 0, 0], "{changes:#?}");
 }
 
 /// The shared router stays, and so does the floating IP that somebody made for it.
