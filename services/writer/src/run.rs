@@ -142,7 +142,8 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
         comparison_interval: args.comparison_interval.into(),
     })
-    .with_grace(args.loss_grace.into());
+    .with_grace(args.loss_grace.into())
+    .with_batch_period(args.endpointslice_updates_batch_period.into());
     state.configure(current.config().borrow().policies(), Instant::now());
     // The lease, the watches, the writes and the stored state each have their own connections, because a burst of
     // writes must not delay a watch or the lease. Writes are sent only while the lease lasts, however long it takes to

@@ -5,6 +5,7 @@
 
 mod answers;
 mod aside;
+mod batched;
 mod check;
 mod cold;
 mod conflicts;
