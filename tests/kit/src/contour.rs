@@ -19,6 +19,8 @@ const CLASS: &str = "contour";
 const GATEWAY_API: &str = "1.3.0";
 /// Where Contour has Envoy listen for the Gateway's port 80.
 const HTTP: u16 = 8080;
+/// Where Contour serves what Envoy is to do.
+pub const DISCOVERY: u16 = 8001;
 const READY: &str = "http://127.0.0.1:8002/ready";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The programs that are built: both clusters', and Contour.
@@ -64,6 +66,14 @@ impl Contour {
     /// # Errors
     /// The cluster refuses something, or a program does not get ready; the message has the end of its log.
     pub async fn start(cluster: &TestCluster) -> anyhow::Result<Self> {
+        Self::start_behind(cluster, DISCOVERY).await
+    }
+
+    /// As [`Contour::start`], with something between both: Envoy asks at this port what to do, which leads to [`DISCOVERY`].
+    ///
+    /// # Errors
+    /// As [`Contour::start`].
+    pub async fn start_behind(cluster: &TestCluster, asks_at: u16) -> anyhow::Result<Self> {
         // Envoy's socket is in it, whose path has to be short.
         let dir = tempfile::Builder::new().prefix("gimbal-contour-").tempdir().context("no temporary folder")?;
         let examples = examples()?;
@@ -96,14 +106,14 @@ impl Contour {
         let of_gateway = format!("gateway: {{gatewayRef: {{namespace: {}, name: {}}}}}\n", GATEWAY.0, GATEWAY.1);
         std::fs::write(&config, format!("{of_gateway}accesslog-level: error\n"))?;
         let program = Asset::Contour.path()?;
-        let discovery = ["--xds-address=127.0.0.1", "--xds-port=8001"];
+        let discovery = |port: u16| ["--xds-address=127.0.0.1".to_owned(), format!("--xds-port={port}")];
         let mut make = Command::new(&program);
-        make.arg("bootstrap").arg(&bootstrap).arg(format!("--admin-address={}", socket.display())).args(discovery);
-        run(&mut make)?;
+        make.arg("bootstrap").arg(&bootstrap).arg(format!("--admin-address={}", socket.display()));
+        run(make.args(discovery(asks_at)))?;
         let mut args = ["serve", "--insecure", "--disable-leader-election", "--stats-address=127.0.0.1"]
             .map(str::to_owned)
             .to_vec();
-        args.extend(discovery.map(str::to_owned));
+        args.extend(discovery(DISCOVERY));
         args.extend([
             format!("--kubeconfig={}", cluster.kubeconfig().display()),
             format!("--config-path={}", config.display()),
@@ -124,6 +134,12 @@ impl Contour {
         Ok(started)
     }
 
+    /// Returns the process IDs of Contour and Envoy.
+    #[must_use]
+    pub fn ids(&self) -> [u32; 2] {
+        [self.contour.id(), self.envoy.id()]
+    }
+
     /// Returns the end of the logs.
     #[must_use]
     pub fn logs(&self) -> String {
@@ -135,10 +151,26 @@ impl Contour {
     /// # Errors
     /// Envoy does not answer.
     pub async fn endpoints(&self, namespace: &str, service: &str) -> anyhow::Result<Vec<String>> {
-        let text = self.admin.get("http://envoy/clusters").send().await?.error_for_status()?.text().await?;
-        let mut found = hosts(&text, namespace, service);
+        let mut found = hosts(&self.clusters().await?, namespace, service);
         found.sort();
         Ok(found)
+    }
+
+    /// Returns all addresses that Envoy knows, its own servers' among them.
+    ///
+    /// # Errors
+    /// Envoy does not answer.
+    pub async fn all_endpoints(&self) -> anyhow::Result<Vec<String>> {
+        let clusters = self.clusters().await?;
+        let hosts = clusters.lines().filter_map(|line| {
+            let (_, host) = line.split_once("::cx_active::")?.0.split_once("::")?;
+            Some(host.to_owned())
+        });
+        Ok(hosts.collect())
+    }
+
+    async fn clusters(&self) -> anyhow::Result<String> {
+        Ok(self.admin.get("http://envoy/clusters").send().await?.error_for_status()?.text().await?)
     }
 }
 
