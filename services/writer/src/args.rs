@@ -71,6 +71,10 @@ pub struct Args {
     #[arg(long, env = "GIMBAL_WATCHERS", value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub watchers: u32,
+    /// How long a change of a Service's slices may wait to be written with later ones, counted from the last write of the Service; the
+    /// first change after that time does not wait. 0s: none waits.
+    #[arg(long, env = "GIMBAL_ENDPOINTSLICE_UPDATES_BATCH_PERIOD", value_name = "DURATION", default_value = "0s")]
+    pub endpointslice_updates_batch_period: gimbal_runtime::HumanDuration,
     /// Namespace of the Lease and of what is kept for each backend; by default the pod's own, else kube-system.
     #[arg(long, env = "GIMBAL_NAMESPACE", value_name = "NS")]
     pub namespace: Option<NamespaceName>,
@@ -118,6 +122,8 @@ pub enum BackendsIn {
 
 /// Shortest time between comparisons. Below it nothing else would be done.
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time that a change may wait for others: so long requests may go to what is not there.
+const LONGEST_BATCH: Duration = Duration::from_secs(10);
 
 /// File in which a pod finds its own namespace.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -149,7 +155,12 @@ impl Args {
     /// # Errors
     /// Returns one line that names the flag if a duration is shorter than it may be.
     pub fn check(&self) -> Result<(), Exit> {
-        at_least("comparison-interval", self.comparison_interval, SHORTEST_INTERVAL).map_err(Exit::Usage)
+        at_least("comparison-interval", self.comparison_interval, SHORTEST_INTERVAL).map_err(Exit::Usage)?;
+        let period = self.endpointslice_updates_batch_period;
+        match Duration::from(period) <= LONGEST_BATCH {
+            true => Ok(()),
+            false => Err(Exit::Usage(format!("--endpointslice-updates-batch-period {period}: at most 10s"))),
+        }
     }
 
     /// Returns the times of the Lease.

@@ -416,7 +416,7 @@ fn ages(backend: &Backend, now: Instant) -> BTreeMap<SourceLabels, f64> {
 }
 
 metrics_table! {
-    /// Counts since the process started. Each has two names: the gauges are older, and stay for the dashboards that use
+    /// Counts since the process started. Most have two names: the gauges are older, and stay for the dashboards that use
     /// them.
     struct EventCounts("gimbal_writer") {
         comparison_differences: Gauge, "comparison_differences" [],
@@ -435,6 +435,8 @@ metrics_table! {
             "As gimbal_writer_entries_unreadable_total, which is a counter";
         entries_unreadable: Counter, "entries_unreadable" [],
             "Entries or frames of agents that could not be read";
+        changes_batched: Counter, "changes_batched" [],
+            "Changes that waited to be written with later ones of their Service (--endpointslice-updates-batch-period)";
     }
 }
 
@@ -449,6 +451,7 @@ impl EventCounts {
             gauge.set(signed(count));
             counter.inner().store(count, Ordering::Relaxed);
         }
+        self.changes_batched.inner().store(counters.batched, Ordering::Relaxed);
     }
 }
 

@@ -142,7 +142,8 @@ pub async fn run(args: Args) -> Result<(), Exit> {
         limits: WriterLimits { credit: CREDIT, heartbeat_timeout: HEARTBEAT_TIMEOUT },
         comparison_interval: args.comparison_interval.into(),
     })
-    .with_grace(args.loss_grace.into());
+    .with_grace(args.loss_grace.into())
+    .with_batch_period(args.endpointslice_updates_batch_period.into());
     let (objects, now) = (sources.objects(), Instant::now());
     state.configure(current.config().borrow().policies(), now);
     state.set_objects(objects.clone(), now);

@@ -6,9 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
 
-use super::{cache, once, say};
-
-const ENVOY: &str = "1.40.0";
+use super::{ENVOY, cache, once, say};
 
 /// Implements [`super::envoy`].
 pub(super) fn envoy() -> anyhow::Result<PathBuf> {

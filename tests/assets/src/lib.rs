@@ -30,6 +30,8 @@ const CRANE: &str = "0.22.1";
 const PROMTOOL: &str = "0.316.0";
 const CONTAINERD: &str = "2.3.7";
 const CONTOUR: &str = "1.33.0";
+/// The version of what [`envoy()`] returns.
+pub const ENVOY: &str = "1.40.0";
 const CYCLONUS: &str = "0.5.6";
 
 /// A third-party program.

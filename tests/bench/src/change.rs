@@ -27,7 +27,8 @@ pub fn address(number: u32) -> Ipv4Addr {
 }
 
 /// Returns the number of the change with this address, if it is one's.
-fn number(address: &str) -> Option<u32> {
+#[must_use]
+pub fn number(address: &str) -> Option<u32> {
     let address = u32::from(address.parse::<Ipv4Addr>().ok()?);
     address.checked_sub(FIRST).filter(|number| *number < 1 << 23)
 }
@@ -95,6 +96,12 @@ impl Eyes {
             }
         });
         Ok(Self { seen, _task: task })
+    }
+
+    /// Returns a view of changes that something else sees, which goes on while `task` does.
+    #[must_use]
+    pub fn of(seen: mpsc::UnboundedReceiver<Seen>, task: JoinSet<()>) -> Self {
+        Self { seen, _task: task }
     }
 
     /// Returns the changes seen, once the last change of every key is among them.
@@ -168,6 +175,8 @@ pub struct Load {
     slices: Vec<EndpointSlice>,
     /// Held while a slice is put: of two concurrent puts, the older could win.
     turns: Vec<Arc<Mutex<()>>>,
+    /// How many of the slices are changed.
+    among: usize,
     next: usize,
 }
 
@@ -178,14 +187,27 @@ impl Load {
     /// The API server's error.
     pub async fn on(source: &Cluster, namespace: &str) -> anyhow::Result<Self> {
         let scope = WatchScope { namespace: Some(namespace.to_owned()), ..WatchScope::default() };
-        let mut slices = source.list::<EndpointSlice>(&scope).await?;
-        anyhow::ensure!(!slices.is_empty(), "no slices in {namespace}");
+        Self::of(source, &scope).await
+    }
+
+    /// Returns a load on these slices.
+    ///
+    /// # Errors
+    /// The API server's error.
+    pub async fn of(source: &Cluster, scope: &WatchScope) -> anyhow::Result<Self> {
+        let mut slices = source.list::<EndpointSlice>(scope).await?;
+        anyhow::ensure!(!slices.is_empty(), "no slices in {scope:?}");
         for slice in &mut slices {
             // The load is the only client that writes them, so versions need no comparison.
             slice.metadata.resource_version = "".into();
         }
         let turns = slices.iter().map(|_| Arc::default()).collect();
-        Ok(Self { source: source.clone(), slices, turns, next: 0 })
+        Ok(Self { source: source.clone(), among: slices.len(), slices, turns, next: 0 })
+    }
+
+    /// From now on, only the first `count` slices are changed in turn.
+    pub fn among(&mut self, count: usize) {
+        self.among = count.clamp(1, self.slices.len());
     }
 
     /// Makes one change each `period`, numbered from `first` on, whether or not the source has accepted the previous
@@ -198,7 +220,7 @@ impl Load {
         let mut puts = JoinSet::new();
         for number in first..first + count {
             ticks.tick().await;
-            let key = self.next % self.slices.len();
+            let key = self.next % self.among;
             self.next += 1;
             let slice = &mut self.slices[key];
             if let Some(address) = slice.endpoints.first_mut().and_then(|endpoint| endpoint.addresses.first_mut()) {

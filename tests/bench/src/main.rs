@@ -11,6 +11,7 @@ use clap::Parser;
 mod backends;
 mod change;
 mod content;
+mod discovery;
 mod figure;
 mod fill;
 mod flame;
@@ -32,6 +33,7 @@ mod sync;
 mod table;
 mod times;
 mod verb;
+mod xds;
 
 /// Arguments that all scenarios share.
 #[derive(Debug, Clone, clap::Args)]
@@ -71,6 +73,16 @@ struct Args {
     scenarios: Vec<scenarios::Name>,
 }
 
+impl Args {
+    /// Returns the arguments with which the program measures only one scenario.
+    fn only(&self, name: scenarios::Name) -> Vec<String> {
+        let Context { scale, runs, minutes, only: _ } = &self.context;
+        let out = self.out.display();
+        let options = [format!("--scale={scale}"), format!("--runs={runs}"), format!("--minutes={minutes}")];
+        options.into_iter().chain([format!("--out={out}"), name.to_string()]).collect()
+    }
+}
+
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,6 +96,10 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let mut results = results::Results::read(&args.out)?;
     for name in scenarios::Name::chosen(&args.scenarios) {
+        if !name.is_here(&args.only(name))? {
+            results = results::Results::read(&args.out)?;
+            continue;
+        }
         eprintln!("\n=== {name}");
         // Each scenario has a runtime of its own, so that no task is left when the next one begins.
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime")?;

@@ -4,6 +4,7 @@ use crate::Context;
 use crate::figure::Outcome;
 
 mod bulk;
+mod envoy;
 mod failover;
 mod fair;
 mod growth;
@@ -27,6 +28,8 @@ pub enum Name {
     Bulk,
     /// How long a change takes, against a bare relay
     Latency,
+    /// How long a change takes until Envoy has it, against changes made by hand
+    Envoy,
     /// More changes than the API server takes
     Overload,
     /// One backend floods, another changes something now and then
@@ -70,6 +73,15 @@ impl Name {
         all.copied().filter(|name| *name != Self::Profile).collect()
     }
 
+    /// Returns whether the scenario can run here. If it needs a place without a network, the program runs there again with these
+    /// arguments, which name this scenario alone.
+    ///
+    /// # Errors
+    /// The scenario fails there.
+    pub fn is_here(self, args: &[String]) -> anyhow::Result<bool> {
+        if self == Self::Envoy { envoy::is_alone(args) } else { Ok(true) }
+    }
+
     /// Runs the scenario.
     ///
     /// # Errors
@@ -78,6 +90,7 @@ impl Name {
         match self {
             Self::Bulk => bulk::run(context).await,
             Self::Latency => latency::run(context).await,
+            Self::Envoy => envoy::run(context).await,
             Self::Overload => overload::run(context).await,
             Self::Fair => fair::run(context).await,
             Self::Verbs => verbs::run(context).await,

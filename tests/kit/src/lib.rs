@@ -49,4 +49,4 @@ pub use process::{Exit, Process};
 pub use scripted_cluster::ScriptedCluster;
 pub use tls_front::terminate_tls;
 pub use wait::eventually;
-pub use without_network::is_without_network;
+pub use without_network::{again_without_network, is_without_network};

@@ -1,5 +1,6 @@
-//! Tests that run where there is no network, so that nothing they start reaches anything else.
+//! Programs that run where there is no network, so that nothing they start reaches anything else.
 
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
@@ -13,6 +14,17 @@ const INSIDE: &str = "GIMBAL_WITHOUT_NETWORK";
 /// # Errors
 /// The error of `prepare`, there are no namespaces, or the test fails.
 pub fn is_without_network(name: &str, prepare: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<bool> {
+    again_without_network(&["--exact", name, "--nocapture"], prepare).with_context(|| format!("the test {name}"))
+}
+
+/// As [`is_without_network`], for any program: it runs again with these arguments.
+///
+/// # Errors
+/// As [`is_without_network`].
+pub fn again_without_network(
+    args: &[impl AsRef<OsStr>],
+    prepare: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<bool> {
     if std::env::var_os(INSIDE).is_some() {
         return Ok(true);
     }
@@ -20,8 +32,8 @@ pub fn is_without_network(name: &str, prepare: impl FnOnce() -> anyhow::Result<(
     let own = std::env::current_exe().context("cannot find this program's own path")?;
     let mut command = Command::new("unshare");
     command.args(["--user", "--map-root-user", "--net", "sh", "-ec", "ip link set lo up; exec \"$0\" \"$@\""]);
-    command.arg(own).args(["--exact", name, "--nocapture"]).env(INSIDE, "1").stdin(Stdio::null());
+    command.arg(own).args(args).env(INSIDE, "1").stdin(Stdio::null());
     let status = command.status().context("cannot run unshare (util-linux)")?;
-    anyhow::ensure!(status.success(), "{name} failed without a network: {status}");
+    anyhow::ensure!(status.success(), "it failed without a network: {status}");
     Ok(false)
 }

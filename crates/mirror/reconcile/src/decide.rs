@@ -5,6 +5,7 @@
 mod lost;
 mod ownership;
 mod proposal;
+mod waiting;
 mod weight;
 
 use std::time::Instant;
@@ -63,6 +64,8 @@ pub(crate) enum Decision {
 pub(crate) enum NextStep {
     /// Send its writes. If it `closes`, nothing remains to be decided once all of them are answered as sent.
     Write { closes: bool },
+    /// The Service was written a moment ago: write this with what else comes until then.
+    WriteLater(Instant),
     /// The guard's record of the remaining removals is overdue: notify the claims, and ask again later.
     AwaitRecord,
     /// The owner cannot be written, and the objects of another claim keep the name: reject the owner and the leaving
@@ -74,8 +77,14 @@ pub(crate) enum NextStep {
     Converge,
 }
 
-/// Decides what to do about `key`. `None` if there is no such target.
-pub(crate) fn decide(view: View<'_>, key: &TargetKey, permit: GuardAnswer, now: Instant) -> Option<Decision> {
+/// Decides what to do about `key`. Writes that may wait do until `batch_ends`. `None` if there is no such target.
+pub(crate) fn decide(
+    view: View<'_>,
+    key: &TargetKey,
+    permit: GuardAnswer,
+    batch_ends: Option<Instant>,
+    now: Instant,
+) -> Option<Decision> {
     let GuardAnswer { passage, removals } = permit;
     // The gains and losses of an object are one write. Gains go first only if the losses may wait for long.
     if passage == Passage::Unkept && !view.record_is_late(key, now) {
@@ -90,7 +99,10 @@ pub(crate) fn decide(view: View<'_>, key: &TargetKey, permit: GuardAnswer, now: 
     let step = if !proposal.plan.is_empty() {
         let whole = matches!(proposal.share, QuotaShare::Whole(_)) && proposal.retry_at.is_none();
         let closes = proposal.owner.is_some() && whole && passage == Passage::Allowed;
-        NextStep::Write { closes }
+        match batch_ends.filter(|_| closes && !contested && view.may_wait(target, &proposal)) {
+            Some(until) => NextStep::WriteLater(until),
+            None => NextStep::Write { closes },
+        }
     } else if proposal.held && passage == Passage::Unkept {
         NextStep::AwaitRecord
     } else if let Some(until) = proposal.retry_at {

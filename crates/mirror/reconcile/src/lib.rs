@@ -15,6 +15,7 @@
 //! its turn comes.
 
 mod backend;
+mod batches;
 mod budgets;
 mod cluster;
 #[cfg(test)]

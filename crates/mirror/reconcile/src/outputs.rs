@@ -116,4 +116,6 @@ pub struct Counters {
     pub accepted_forms: u64,
     /// Frames, and entries of frames, that could not be read.
     pub unreadable: u64,
+    /// Changes that waited to be written with later ones.
+    pub batched: u64,
 }

@@ -32,6 +32,7 @@ pub use preview::Tally;
 pub use rehearse::{PolicyDifference, Rehearsal, RehearsedWrite};
 pub use status::{Explanation, ServiceStatus, SyncState};
 
+use crate::batches::Batches;
 use crate::cluster::WatchedCluster;
 use crate::decide::View;
 use crate::desired::Desired;
@@ -70,6 +71,7 @@ pub struct Reconciler {
     /// What the watches showed besides the targets' objects.
     cluster: WatchedCluster,
     queue: Queue<BackendName, TargetKey>,
+    batches: Batches,
     doubts: Doubts,
     comparison: Comparison,
     /// The guards have to learn the pending losses of all targets before the next target is decided.
@@ -93,6 +95,7 @@ impl Reconciler {
             targets: Targets::default(),
             cluster: WatchedCluster::default(),
             queue: Queue::default(),
+            batches: Batches::default(),
             doubts: Doubts::default(),
             comparison: Comparison::default(),
             guard_is_stale: false,
@@ -106,6 +109,13 @@ impl Reconciler {
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
+    }
+
+    /// Lets changes of existing slices wait until `period` has passed since the last write of their Service, where most of what is
+    /// published as ready stays so. What comes meanwhile is one write. The first change after such a time is written at once.
+    #[must_use]
+    pub fn with_batch_period(self, period: Duration) -> Self {
+        Self { batches: Batches::of(period), ..self }
     }
 
     /// Begins to lead in an epoch, or stops leading.
@@ -146,6 +156,7 @@ impl Reconciler {
         }
         self.cluster.creations().clear();
         self.doubts.clear();
+        self.batches.clear();
         self.targets.change_all(Target::forget_desired);
     }
 

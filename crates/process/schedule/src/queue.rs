@@ -161,6 +161,13 @@ impl<T: Clone + Ord + Hash, K: Clone + Ord + Hash> Queue<T, K> {
         self.delay(key, Waiting { tenant: tenant.clone(), urgency, until: Some(until) }, until);
     }
 
+    /// Enqueues the key that was handed out last once `until` has passed, as [`Queue::push_later`] does, with the urgency with which
+    /// it was handed out: it has not failed, it waits for company.
+    pub fn postpone(&mut self, key: &K, tenant: &T, until: Instant) {
+        let urgency = self.handed_out.as_ref().map_or(Urgency::Bulk, |(_, urgency, _)| *urgency);
+        self.delay(key, Waiting { tenant: tenant.clone(), urgency, until: Some(until) }, until);
+    }
+
     fn delay(&mut self, key: &K, mut later: Waiting<T>, until: Instant) {
         if let Some(InFlight { next, .. }) = self.in_flight.get_mut(key) {
             next.get_or_insert(later);

@@ -51,6 +51,19 @@ fn a_target_waits_once_and_its_urgency_rises() {
 }
 
 #[test]
+fn what_is_postponed_comes_back_as_urgent_as_it_was() {
+    let (mut queue, now) = (Queue::default(), Instant::now());
+    let later = now + Duration::from_secs(1);
+    for (name, urgency) in [("bulk", Urgency::Bulk), ("fresh", Urgency::Fresh)] {
+        queue.push(&target(name), &backend("a"), urgency);
+        assert_eq!(queue.pop(now), Some(target(name)));
+        queue.postpone(&target(name), &backend("a"), later);
+    }
+    assert_eq!((queue.pop(now), queue.next_deadline()), (None, Some(later)));
+    assert_eq!(drain(&mut queue, later), ["fresh", "bulk"]);
+}
+
+#[test]
 fn what_comes_during_a_write_waits_for_its_end() {
     let (mut queue, now) = (Queue::default(), Instant::now());
     queue.push(&target("x"), &backend("a"), Urgency::Fresh);

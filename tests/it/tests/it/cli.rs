@@ -106,6 +106,11 @@ async fn wrong_input_is_one_line_that_names_it_and_exit_code_2() {
         (WRITER, format!("{good} --write-latency-target fast"), vec!["--write-latency-target", "fast"]),
         (WRITER, format!("{good} --write-fanout -1"), vec!["--write-fanout"]),
         (WRITER, format!("{good} --watchers 0"), vec!["--watchers", "0"]),
+        (
+            WRITER,
+            format!("{good} --endpointslice-updates-batch-period 11s"),
+            vec!["--endpointslice-updates-batch-period", "11s", "at most 10s"],
+        ),
         (WRITER, format!("{good} --worker-threads 0"), vec!["--worker-threads", "0"]),
         (WRITER, format!("{good} --leader-election maybe"), vec!["--leader-election", "maybe"]),
         (WRITER, format!("{good} --listen nowhere"), vec!["--listen", "nowhere"]),
@@ -172,6 +177,7 @@ async fn every_flag_is_taken_by_its_names_and_by_its_variable() {
         "--config /missing --gimbal-kubecfg-file k --plaintext --endpoints-api both --num-threads 8 --leader-election false",
         "--config /missing --endpoints-api endpoints --write-qps 0",
         "--config /missing --write-latency-target 250ms --write-fanout 100000000 --watchers 20",
+        "--config /missing --endpointslice-updates-batch-period 10s",
     ];
     for line in writer {
         let (code, _, said) = run(files.dir.path(), WRITER, &words(line), &[]).await;

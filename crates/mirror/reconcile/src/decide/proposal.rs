@@ -243,11 +243,7 @@ impl View<'_> {
         }
         let backend = self.desired.get(&claim.backend);
         let Some(service) = backend.and_then(|backend| backend.end().service(&claim.key)) else { return held };
-        let mut addresses: BTreeMap<IpAddr, bool> = BTreeMap::new();
-        for (_, endpoint) in service.endpoints() {
-            *addresses.entry(endpoint.address).or_default() |= endpoint.conditions.ready;
-        }
-        target.observed().count_at(&addresses).min(wanted)
+        target.observed().count_at(&readiness(service)).min(wanted)
     }
 
     /// Returns why a claim's Service cannot be written as `key`, if it cannot.
@@ -257,6 +253,15 @@ impl View<'_> {
         let unwanted = self.wanted(backend, claim, key, service).err()?;
         Some(unwanted_reject(claim, &unwanted))
     }
+}
+
+/// Returns the addresses of a Service, each with whether an endpoint there is ready.
+pub(super) fn readiness(service: &Service) -> BTreeMap<IpAddr, bool> {
+    let mut addresses: BTreeMap<IpAddr, bool> = BTreeMap::new();
+    for (_, endpoint) in service.endpoints() {
+        *addresses.entry(endpoint.address).or_default() |= endpoint.conditions.ready;
+    }
+    addresses
 }
 
 fn unwanted_reject(claim: &Claim, unwanted: &Unwanted) -> Reject {

@@ -83,6 +83,9 @@ impl Reconciler {
         let target = self.targets.get(key);
         let wanted = target.zip(job.owner.as_ref()).is_some_and(|(target, owner)| target.claims().contains(owner));
         let closing = job.closing.as_ref().filter(|_| wanted && as_sent == job.actions.len() && !others);
+        if closing.is_none() {
+            self.batches.forget(key);
+        }
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         match (backend, retry, closing) {
             (Some(backend), Some(until), _) if !others => self.queue.push_later(key, &backend, until),

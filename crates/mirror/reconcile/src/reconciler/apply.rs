@@ -53,6 +53,9 @@ impl Reconciler {
                 self.queue.spend(&backend, now);
             }
             self.start_journeys(&key, now);
+            if job.closing.is_some() {
+                self.batches.written(&key, now);
+            }
             self.queue.start(key);
             return Some(job);
         }
@@ -80,7 +83,8 @@ impl Reconciler {
         if let Some(target) = self.targets.get_mut(key) {
             target.set_preview(None);
         }
-        let decision = decide(self.view(), key, permit, now)?;
+        let batch_ends = self.batches.open_until(key, now);
+        let decision = decide(self.view(), key, permit, batch_ends, now)?;
         self.apply(key, decision, now)
     }
 
@@ -119,6 +123,7 @@ impl Reconciler {
                 let closing = closes.then_some(Closing { partly: reject });
                 return Some(job(key, owner, plan, closing, self.cluster.lists_begun()));
             }
+            NextStep::WriteLater(until) => self.write_later(key, until),
             NextStep::AwaitRecord => {
                 self.report_overdue_record(key, owner.as_ref());
                 self.await_record(key, now);
@@ -128,6 +133,15 @@ impl Reconciler {
             NextStep::Converge => self.converge(key, owner.as_ref(), held, reject, now),
         }
         None
+    }
+
+    /// A change waits, to be written with what else comes.
+    fn write_later(&mut self, key: &TargetKey, until: Instant) {
+        let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
+        if let Some(backend) = backend {
+            self.queue.postpone(key, &backend, until);
+            self.counters.batched += 1;
+        }
     }
 
     /// Nothing is to be written for a target.

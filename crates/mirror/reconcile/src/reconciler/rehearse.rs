@@ -98,7 +98,7 @@ impl Reconciler {
         let Some(target) = self.targets.get(key).filter(|target| self.backend_of(target).as_ref() == Some(name)) else {
             return nothing;
         };
-        match decide(self.view(), key, GuardAnswer::ALLOWED, now) {
+        match decide(self.view(), key, GuardAnswer::ALLOWED, None, now) {
             Some(Decision::Proceed { proposal, .. }) => proposal.plan,
             // It goes once its Service has arrived at the other place.
             Some(Decision::Leave { ownership: Ownership::Moving(..), .. }) => {

@@ -5,6 +5,7 @@
 
 mod answers;
 mod aside;
+mod batched;
 mod before_removal;
 mod check;
 mod cold;

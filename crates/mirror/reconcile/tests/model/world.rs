@@ -49,6 +49,8 @@ pub struct World {
     pub withheld: BTreeSet<BackendName>,
     /// An agent that does not dial.
     pub silent: Option<usize>,
+    /// How long a change may wait for later ones of its Service.
+    batch_period: Duration,
     /// The policy of each backend; one without is not in the configuration.
     pub policies: BTreeMap<BackendName, Policy>,
     /// The backup from which the API server's store is restored.
@@ -140,7 +142,7 @@ impl World {
         let policies = BACKENDS.iter().map(|name| (BackendName::parse(name).unwrap(), policy.clone())).collect();
         let mut world = Self {
             server: Server::default(),
-            writer: Self::writer(api, &policies, now),
+            writer: Self::writer(api, Duration::ZERO, &policies, now),
             agents,
             jobs: VecDeque::new(),
             answers: VecDeque::new(),
@@ -150,6 +152,7 @@ impl World {
             keeps: true,
             withheld: BTreeSet::new(),
             silent: None,
+            batch_period: Duration::ZERO,
             policies,
             backup: Server::default().back_up(),
             unreadable: None,
@@ -171,7 +174,12 @@ impl World {
         world
     }
 
-    fn writer(api: EndpointsApi, policies: &BTreeMap<BackendName, Policy>, now: Instant) -> Reconciler {
+    fn writer(
+        api: EndpointsApi,
+        batch_period: Duration,
+        policies: &BTreeMap<BackendName, Policy>,
+        now: Instant,
+    ) -> Reconciler {
         let mut writer = Reconciler::new(Settings {
             api,
             limits: WriterLimits {
@@ -179,9 +187,16 @@ impl World {
                 heartbeat_timeout: Duration::from_secs(15),
             },
             comparison_interval: Duration::from_secs(300),
-        });
+        })
+        .with_batch_period(batch_period);
         writer.configure(policies.clone(), now);
         writer
+    }
+
+    /// From now on changes wait for later ones of their Service. The writer restarts.
+    pub fn batch(&mut self, period: Duration) {
+        self.batch_period = period;
+        self.restart_writer();
     }
 
     /// Changes the configuration of an agent's backend.
@@ -267,7 +282,7 @@ impl World {
         }
         self.jobs.clear();
         self.answers.clear();
-        self.writer = Self::writer(self.api, &self.policies, self.now);
+        self.writer = Self::writer(self.api, self.batch_period, &self.policies, self.now);
         self.writer.set_objects(self.objects.clone(), self.now);
     }
 

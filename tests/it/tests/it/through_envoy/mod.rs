@@ -8,10 +8,12 @@ mod service_types;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use gimbal_testkit::contour::GATEWAY;
 use gimbal_testkit::{Answering, Contour, EnvoyAnswer, EnvoyClient, answering, eventually, is_without_network};
-use gimbal_tests::{SOON, Scene};
+use gimbal_tests::Scene;
 use serde_json::{Value, json};
 
 /// The namespace of Services and routes, on both sides: the Gateway takes routes of its own namespace only.
@@ -19,11 +21,17 @@ const NAMESPACE: &str = GATEWAY.0;
 /// The port of Services, and the one that their endpoints listen on ([`gimbal_tests::slice`]).
 const PORT: u16 = 90;
 const TARGET_PORT: u16 = PORT + 8000;
+/// How long Contour may take to hear of a change: when its API server was away, it asks again only after a while.
+const HEARS: Duration = Duration::from_secs(90);
 const PROXIES: &str = "/apis/projectcontour.io/v1/namespaces/gateway-conformance-infra/httpproxies";
 const ROUTES: &str = "/apis/gateway.networking.k8s.io/v1/namespaces/gateway-conformance-infra/httproutes";
 
-/// Returns whether this is where there is no network; the test runs there.
+/// Held while a test runs: beside another one's four servers and two proxies, requests are answered late.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Returns whether this is where there is no network; the test runs there, one at a time.
 fn is_alone(test: &str) -> bool {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let prepare = || {
         for name in ["gimbal-writer", "gimbal-kubernetes-discoverer"] {
             gimbal_testkit::process::binary(name)?;
@@ -81,7 +89,7 @@ impl Stage {
     /// Waits until a request for a host is answered so.
     async fn expect(&self, host: &str, path: &str, status: u16, body: &str) {
         let wanted = format!("{host}{path} is answered with {status} {body}");
-        let result = eventually(&wanted, SOON, async || {
+        let result = eventually(&wanted, HEARS, async || {
             let answer = self.client.get(host, path).await?;
             let EnvoyAnswer { status: got, body: text } = &answer;
             anyhow::ensure!(*got == status && text.contains(body), "{got} {text}");
@@ -93,7 +101,7 @@ impl Stage {
     /// Waits until Envoy sends requests for a Service to these addresses.
     async fn expect_endpoints(&self, service: &str, wanted: &[&str]) {
         let what = format!("Envoy sends requests for {service} to {wanted:?}");
-        let result = eventually(&what, SOON, async || {
+        let result = eventually(&what, HEARS, async || {
             let there = self.contour.endpoints(NAMESPACE, service).await?;
             anyhow::ensure!(there == wanted, "to {there:?}");
             Ok::<_, anyhow::Error>(())
@@ -115,7 +123,7 @@ impl Stage {
     /// Waits until Contour says this of an object, in its status.
     async fn expect_status(&self, path: &str, name: &str, text: &str) -> Value {
         let what = format!("the status of {name} says {text}");
-        let status = eventually(&what, SOON, async || {
+        let status = eventually(&what, HEARS, async || {
             let object = self.scene.gimbal.admin().get(&format!("{path}/{name}")).await?;
             let status = object["status"].clone();
             anyhow::ensure!(status.to_string().contains(text), "{status}");

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{Answering, EnvoyClient, eventually};
-use gimbal_tests::{Discoverer, Ep, SOON, Writer, expect_metric, slice, svc, writer_rights};
+use gimbal_tests::{Discoverer, Ep, SOON, Writer, expect_metric, metric, slice, svc, writer_rights};
 use tokio::task::JoinHandle;
 
 use super::{NAMESPACE, PORT, Stage, TARGET_PORT, is_alone};
@@ -111,7 +111,7 @@ struct Running {
     stage: Stage,
     config: PathBuf,
     ports: [u16; 2],
-    /// The one that leads, and the other one.
+    /// One of them leads.
     writers: [Option<Writer>; 2],
     discoverer: Option<Discoverer>,
     /// By Service and number.
@@ -135,7 +135,7 @@ impl Running {
             running.offer(service, 1..=ENDPOINTS, None).await;
         }
         running.write(0).await;
-        expect_metric(running.writer(0).admin_port, "gimbal_writer_leading", "", 1.0).await.unwrap();
+        running.expect_leading(0).await;
         running.write(1).await;
         running.discover().await;
         for service in 0..SERVICES {
@@ -175,6 +175,24 @@ impl Running {
 
     fn writer(&self, which: usize) -> &Writer {
         self.writers[which].as_ref().unwrap()
+    }
+
+    /// Returns which writer leads, once one does. After a while without any, it can be either.
+    async fn leading(&self) -> usize {
+        let result = eventually("a writer leads", SOON, async || {
+            for (which, writer) in self.writers.iter().enumerate() {
+                let Some(writer) = writer else { continue };
+                if metric(writer.admin_port, "gimbal_writer_leading", "").await? > 0.5 {
+                    return Ok(which);
+                }
+            }
+            anyhow::bail!("none does")
+        });
+        result.await.unwrap()
+    }
+
+    async fn expect_leading(&self, which: usize) {
+        expect_metric(self.writer(which).admin_port, "gimbal_writer_leading", "", 1.0).await.unwrap();
     }
 
     async fn write(&mut self, which: usize) {
@@ -227,16 +245,18 @@ async fn a_killed_discoverer(running: &mut Running, clients: &Clients) {
 }
 
 async fn a_killed_leader(running: &mut Running, clients: &Clients) {
-    running.writers[0].take().unwrap().process.kill().unwrap();
-    expect_metric(running.writer(1).admin_port, "gimbal_writer_leading", "", 1.0).await.unwrap();
+    let first = running.leading().await;
+    let second = 1 - first;
+    running.writers[first].take().unwrap().process.kill().unwrap();
+    running.expect_leading(second).await;
     clients.more().await;
     running.works().await;
-    running.write(0).await;
+    running.write(first).await;
     // Now the other one leads, and stops of its own.
-    running.writers[1].take().unwrap().process.terminate(SOON).await.unwrap();
-    expect_metric(running.writer(0).admin_port, "gimbal_writer_leading", "", 1.0).await.unwrap();
+    running.writers[second].take().unwrap().process.terminate(SOON).await.unwrap();
+    running.expect_leading(first).await;
     running.works().await;
-    running.write(1).await;
+    running.write(second).await;
 }
 
 async fn no_writer(running: &mut Running, clients: &Clients) {
@@ -277,7 +297,7 @@ async fn a_held_removal(running: &mut Running, clients: &Clients) {
         running.stage.scene.remove(NAMESPACE, &web(service)).await.unwrap();
     }
     running.discover().await;
-    let (leader, all) = (running.writer(0).admin_port, f64::from(SERVICES * ENDPOINTS));
+    let (leader, all) = (running.writer(running.leading().await).admin_port, f64::from(SERVICES * ENDPOINTS));
     expect_metric(leader, "gimbal_writer_backend_held_endpoints", "node02", all).await.unwrap();
     clients.more().await;
     for service in 0..SERVICES {

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use gimbal_testkit::contour::{GATEWAY, conformance_tests, kubectl};
 use gimbal_testkit::{TestCluster, eventually};
-use gimbal_tests::SOON;
 use serde_json::{Value, json};
 
-use super::{NAMESPACE, ROUTES, Stage, is_alone, servers};
+use super::{HEARS, NAMESPACE, ROUTES, Stage, is_alone, servers};
 
 const PODS: &str = "/api/v1/namespaces/gateway-conformance-infra/pods";
+const NODES: &str = "/api/v1/nodes";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/gateway-conformance-infra/endpointslices";
 /// The Services of the manifests, which are also the paths of the route.
 const SERVICES: [&str; 3] = ["manual-endpointslices", "headless", "headless-manual-endpointslices"];
@@ -20,6 +20,8 @@ const TARGET_PORT: u16 = 3000;
 /// Makes the Pod that the conformance tests have, as a kubelet would.
 async fn pod(cluster: &TestCluster, four: &str, six: &str) {
     let api = cluster.admin();
+    // Kubernetes' controller leaves out a Pod whose node is unknown.
+    api.post(NODES, &json!({"metadata": {"name": "node-1"}})).await.unwrap();
     let pod = json!({
         "metadata": {"name": "infra-backend-v1", "labels": {"app": "infra-backend-v1"}},
         "spec": {"nodeName": "node-1", "containers": [{"name": "infra-backend-v1", "image": "none"}]},
@@ -50,7 +52,7 @@ async fn fill(cluster: &TestCluster, four: &str, six: &str) {
 /// Waits until Contour has accepted a route and found everything that it names.
 async fn accepted(stage: &Stage, route: &str) {
     let what = format!("{route} is accepted");
-    let result = eventually(&what, SOON, async || {
+    let result = eventually(&what, HEARS, async || {
         let object = stage.scene.gimbal.admin().get(&format!("{ROUTES}/{route}")).await?;
         let conditions = object["status"]["parents"][0]["conditions"].as_array().cloned().unwrap_or_default();
         for wanted in ["Accepted", "ResolvedRefs"] {
