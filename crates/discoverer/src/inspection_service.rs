@@ -6,11 +6,12 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use gimbal_model::BackendName;
 use gimbal_status_page::{Histories, PageSource};
-use gimbal_transport::{Inspection, Part, Peer, Place, Status, Viewer, pb};
+use gimbal_transport::{Inspection, Part, Peer, Place, RightsReview, Status, Viewer, pb};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::inspection_view::Reader;
 use crate::own_names::OwnNames;
+use crate::setup::Program;
 use crate::watchers::Batch;
 
 /// A call, with the channel for its answer.
@@ -25,8 +26,10 @@ pub(crate) enum InspectionCall {
 
 /// The server's side of the owner's mailbox.
 pub(crate) struct Inspector {
-    /// The name of the program.
-    pub(crate) program: &'static str,
+    /// The program, with its version.
+    pub(crate) program: Program,
+    /// Finds the rights in the source that are missing; `None`: nobody knows how.
+    pub(crate) rights: Option<RightsReview>,
     pub(crate) backend: BackendName,
     pub(crate) own_names: OwnNames,
     pub(crate) owner: mpsc::Sender<InspectionCall>,
@@ -56,6 +59,14 @@ impl Inspection for Inspector {
             Peer::Loopback => Viewer::All,
             Peer::Certificate(_) => Viewer::Backend(self.backend.clone()),
         })
+    }
+
+    async fn server(&self, _: &Viewer) -> Result<pb::Server, Status> {
+        let rights = match &self.rights {
+            Some(review) => Some(review().await),
+            None => None,
+        };
+        Ok(pb::Server { version: self.program.to_string(), rights, ..pb::Server::default() })
     }
 
     async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
@@ -99,7 +110,7 @@ impl Inspection for Inspector {
 #[tonic::async_trait]
 impl PageSource for Inspector {
     fn title(&self) -> String {
-        format!("{} of {}", self.program, self.backend)
+        format!("{} of {}", self.program.name, self.backend)
     }
 
     fn standing(&self, backends: &[pb::Backend]) -> String {

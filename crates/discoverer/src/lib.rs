@@ -99,6 +99,7 @@ pub use args::AgentArgs;
 pub use discoverer::Discoverer;
 pub use from_writer::{ContentRequest, SourceReply, UnhandledReport};
 pub use gimbal_traces::TraceArgs;
+pub use gimbal_transport::{RightsReview, rights};
 pub use jittered_backoff::JitteredBackoff;
 pub use kind_health::{KindFailure, KindHealth, PATIENCE};
 pub use metrics::{SourceMetrics, metrics_reference};

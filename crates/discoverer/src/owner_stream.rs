@@ -64,6 +64,7 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
         }
         let now = Instant::now();
         self.publisher.agent.set_freshness(self.source.status().freshness(now));
+        self.publisher.agent.set_clock(gimbal_transport::clock_ms());
         let mut message = self.publisher.agent.next(now)?;
         self.trace(&mut message);
         let goodbye = matches!(message, AgentMessage::Goodbye(_));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gimbal_runtime::{CertificateMetrics, Exit, Liveness, Readiness, bind, register_process_metrics};
 use gimbal_session::AgentConfig;
 use gimbal_traces::{TraceArgs, Traces};
-use gimbal_transport::{Reloader, ServeOptions, TlsCredentials, plaintext_allowed};
+use gimbal_transport::{Reloader, RightsReview, ServeOptions, TlsCredentials, plaintext_allowed};
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 
@@ -51,6 +51,7 @@ pub struct Setup {
     metrics: Arc<DiscovererMetrics>,
     registry: Registry,
     traces: TraceArgs,
+    rights: Option<RightsReview>,
 }
 
 impl Setup {
@@ -64,12 +65,18 @@ impl Setup {
         let mut registry = Registry::default();
         register_process_metrics(&mut registry);
         let metrics = DiscovererMetrics::of(args.backend_name.as_str(), program.version, &mut registry);
-        Ok(Self { args, program, tls, metrics, registry, traces: TraceArgs::default() })
+        Ok(Self { args, program, tls, metrics, registry, traces: TraceArgs::default(), rights: None })
     }
 
     /// Sends traces of changes, as the flags say. Without this call, or without a collector in the flags, none are.
     pub fn trace(&mut self, args: TraceArgs) {
         self.traces = args;
+    }
+
+    /// Lets whoever inspects this discoverer know which rights in its source are missing (`gimbalctl check`). The review is made
+    /// when somebody asks.
+    pub fn review_rights(&mut self, review: RightsReview) {
+        self.rights = Some(review);
     }
 
     /// Returns the metrics that all sources have in common.
@@ -117,8 +124,8 @@ impl Setup {
         let (mailbox, calls) = mpsc::channel(MAILBOX);
         let own_names = tls.map_or_else(OwnNames::default, |tls| OwnNames::of(&tls.own()));
         let backend = self.args.backend_name;
-        let program = self.program.name;
-        let inspector = Inspector { program, backend: backend.clone(), own_names, owner: mailbox };
+        let (program, rights) = (self.program, self.rights.take());
+        let inspector = Inspector { program, rights, backend: backend.clone(), own_names, owner: mailbox };
         let config = AgentConfig {
             backend: backend.to_string(),
             instance: format!("{:016x}", random()),

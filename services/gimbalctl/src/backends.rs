@@ -124,6 +124,8 @@ fn json_of(backend: &pb::Backend, writer: Option<&pb::WriterStanding>) -> Value 
         "held": backend.held_changes.iter().map(held).collect::<Vec<_>>(),
         "lag": backend.lag.as_ref().map(lag_json),
         "certificateLeftMs": backend.certificate_left_ms,
+        "clockAheadMs": backend.clock_ahead_ms,
+        "namesJoin": backend.names_join,
         "policy": backend.policy.as_ref().map(policy_json),
         "loss": backend.loss.as_ref().map(loss_json),
         "decommission": backend.decommission.as_ref().map(removal),
@@ -146,6 +148,7 @@ fn policy_json(policy: &pb::BackendPolicy) -> Value {
     };
     json!({
         "listed": policy.listed,
+        "identity": policy.identity,
         "mode": mode,
         "services": policy.services.as_ref().map(quota),
         "endpoints": policy.endpoints.as_ref().map(quota),

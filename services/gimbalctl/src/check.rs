@@ -2,33 +2,44 @@
 
 mod backend;
 mod cluster;
+mod facts;
+mod ids;
+mod limits;
+mod names;
 mod pair;
 mod result;
+mod server;
+mod versions;
 
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_wire::pb as kuryr;
 use gimbal_runtime::Exit;
-use gimbal_transport::Channel;
+use gimbal_transport::{Channel, Code, Status};
 use gimbal_wire::pb;
 use jiff::Timestamp;
 use kuryr::inspection_service_client::InspectionServiceClient as ClusterClient;
 use pb::inspection_service_client::InspectionServiceClient as BackendClient;
 
 use crate::Args;
+use crate::certs::ShownCertificate;
 use crate::output::{OutputForm, print};
 use crate::refusal::failed;
+use backend::WriterFacts;
+use facts::Told;
+pub use ids::help;
+use limits::{Limits, within};
 use result::{CheckLevel, CheckResult, render};
 
 /// Time from one round to the next while the checks are waited for.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// How long a server may take to answer.
-const ANSWER: Duration = Duration::from_secs(10);
+/// No check of a single round takes longer.
+const ROUND: Duration = Duration::from_secs(10);
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// A writer.
+    /// A writer, or a discoverer.
     Writer,
     /// An openstack-writer.
     OpenstackWriter,
@@ -50,8 +61,8 @@ pub async fn run(check: &CheckArgs, asked: Asked, args: &Args) -> Result<(), Exi
     let end = Instant::now() + Duration::from_secs(check.wait.into());
     let results = loop {
         let left = end.saturating_duration_since(Instant::now());
-        let most = if check.wait == 0 { ANSWER } else { left.clamp(BETWEEN, ANSWER) };
-        let results = all(asked, args, most).await?;
+        let most = if check.wait == 0 { ROUND } else { left.clamp(BETWEEN, ROUND) };
+        let results = all(asked, args, Limits::new(most)).await?;
         // What is on its way is waited for, too.
         let waits =
             |one: &CheckResult| one.level == CheckLevel::Fail || (one.level == CheckLevel::Warn && one.passes());
@@ -74,65 +85,121 @@ pub async fn run(check: &CheckArgs, asked: Asked, args: &Args) -> Result<(), Exi
     }
 }
 
-async fn all(asked: Asked, args: &Args, most: Duration) -> Result<Vec<CheckResult>, Exit> {
-    let mut results = pair::results(args, Timestamp::now());
-    let reached = match crate::connect(args, most).await {
-        Ok(channel) => channel,
-        // Wrong flags are no state of the server.
-        Err(wrong @ Exit::Usage(_)) => return Err(wrong),
-        Err(error) => {
-            let hint = "is it running, and does --server name it? Its certificate must have that name, and --tls-ca its authority";
-            results.push(CheckResult::fail("server.reached", args.server(), error.to_string(), hint));
-            return Ok(not_asked(results, asked, args));
-        }
+async fn all(asked: Asked, args: &Args, limits: Limits) -> Result<Vec<CheckResult>, Exit> {
+    let server = args.server();
+    let files = crate::tls_files(server, &args.given())?;
+    let mut results = pair::results(args, limits).await;
+    let reached = server::reach(server, files, limits).await?;
+    results.extend(reached.results);
+    let more = match reached.channel {
+        None => Vec::new(),
+        Some(channel) => match within(limits.answer(), list(asked, channel.clone())).await {
+            Ok(Ok(listed)) => ask_more(listed, channel, server, limits).await,
+            Ok(Err(status)) if status.code() == Code::PermissionDenied => {
+                // It has answered: what is wrong is who asks.
+                let names = own_names(args, limits).await;
+                vec![CheckResult::ok("server.answers", server, ""), facts::stranger(server, status.message(), &names)]
+            }
+            Ok(Err(status)) => vec![silent(asked, server, &failed(status).to_string())],
+            Err(late) => vec![silent(asked, server, &late)],
+        },
     };
-    results.push(CheckResult::ok("server.reached", args.server(), ""));
-    let no_answer = |_| Err(Exit::Failure(format!("no answer within {} s", most.as_secs())));
-    match tokio::time::timeout(most, ask(asked, reached)).await.unwrap_or_else(no_answer) {
-        Ok(more) => {
-            results.push(CheckResult::ok("server.answers", args.server(), ""));
-            results.extend(more);
-            Ok(results)
-        }
-        Err(error) => {
-            let (kind, command) = match asked {
-                Asked::Writer => ("a writer", "gimbalctl check"),
-                Asked::OpenstackWriter => ("an openstack-writer", "gimbalctl lb check"),
-            };
-            let hint = format!(
-                "`{command}` asks {kind}, by https unless that has --plaintext; admins in its configuration names who may ask"
-            );
-            results.push(CheckResult::fail("server.answers", args.server(), error.to_string(), hint));
-            Ok(not_asked(results, asked, args))
-        }
-    }
+    results.extend(more);
+    Ok(not_asked(results, asked, server))
 }
 
-/// What cannot be checked without an answer.
-fn not_asked(mut results: Vec<CheckResult>, asked: Asked, args: &Args) -> Vec<CheckResult> {
-    let rest: &[&'static str] = match asked {
-        Asked::Writer => &["writer.leads", "backend"],
-        Asked::OpenstackWriter => &["cluster"],
-    };
-    let has = |results: &[CheckResult], id: &str| results.iter().any(|result| result.id == id);
-    for id in ["server.answers"].iter().chain(rest) {
-        if !has(&results, id) {
-            results.push(CheckResult::skip(id, args.server(), "the server was not asked"));
+/// What a server lists.
+enum Listed {
+    Backends(pb::ListBackendsResponse),
+    Clusters(kuryr::ListClustersResponse),
+}
+
+async fn list(asked: Asked, channel: Channel) -> Result<Listed, Status> {
+    Ok(match asked {
+        Asked::Writer => {
+            Listed::Backends(BackendClient::new(channel).list_backends(pb::ListBackendsRequest {}).await?.into_inner())
+        }
+        Asked::OpenstackWriter => Listed::Clusters(
+            ClusterClient::new(channel).list_clusters(kuryr::ListClustersRequest {}).await?.into_inner(),
+        ),
+    })
+}
+
+/// Asks a server that has answered for the rest, and checks it all.
+async fn ask_more(listed: Listed, channel: Channel, server: &str, limits: Limits) -> Vec<CheckResult> {
+    let mut results = vec![CheckResult::ok("server.answers", server, "")];
+    let is_openstack = matches!(listed, Listed::Clusters(_));
+    let told = within(limits.facts(), tell(is_openstack, channel.clone())).await;
+    let told = told.and_then(|told| {
+        told.map_err(|status| match status.code() {
+            Code::Unimplemented => "the server is older than this check".to_owned(),
+            _ => failed(status).to_string(),
+        })
+    });
+    let shows_all = is_openstack || matches!(&listed, Listed::Backends(answer) if answer.writer.is_some());
+    results.extend(match &told {
+        Ok(told) => facts::results(told, server, shows_all),
+        Err(why) => facts::IDS.map(|id| CheckResult::skip(id, server, why)).to_vec(),
+    });
+    // It has no credentials of a Kubernetes cluster.
+    results.retain(|result| !is_openstack || result.id != "server.rights");
+    let version = told.ok().map(|told| versions::number(&told.server.version).to_owned());
+    match listed {
+        Listed::Clusters(answer) => {
+            results.extend(answer.clusters.iter().flat_map(|one| cluster::results(one, version.as_deref())));
+        }
+        Listed::Backends(answer) => {
+            let conflicts = match &answer.writer {
+                Some(_) => names::conflicts(channel, limits.services()).await,
+                None => Err("it is a discoverer".to_owned()),
+            };
+            results.extend(backend::results(&answer, &WriterFacts { version, conflicts }));
         }
     }
     results
 }
 
-async fn ask(asked: Asked, channel: Channel) -> Result<Vec<CheckResult>, Exit> {
-    Ok(match asked {
-        Asked::Writer => {
-            let answer = BackendClient::new(channel).list_backends(pb::ListBackendsRequest {}).await.map_err(failed)?;
-            backend::results(&answer.into_inner())
+async fn tell(is_openstack: bool, channel: Channel) -> Result<Told, Status> {
+    let asked = Timestamp::now();
+    let server = if is_openstack {
+        ClusterClient::new(channel).get_server(kuryr::GetServerRequest {}).await?.into_inner().server
+    } else {
+        BackendClient::new(channel).get_server(pb::GetServerRequest {}).await?.into_inner().server
+    };
+    Ok(Told { server: server.unwrap_or_default(), asked, answered: Timestamp::now() })
+}
+
+/// The names of this client's certificate. That it could be read is known by now.
+async fn own_names(args: &Args, limits: Limits) -> Vec<String> {
+    let Some(file) = args.tls_cert.clone() else { return Vec::new() };
+    let read = move || ShownCertificate::of_pem(&std::fs::read(file).map_err(|error| error.to_string())?);
+    let read = limits::blocking(limits.files(), read).await.and_then(|read| read);
+    read.ok().and_then(|all| all.into_iter().next()).map(|own| own.names).unwrap_or_default()
+}
+
+fn silent(asked: Asked, server: &str, problem: &str) -> CheckResult {
+    let (kind, command) = match asked {
+        Asked::Writer => ("a writer or a discoverer", "gimbalctl check"),
+        Asked::OpenstackWriter => ("an openstack-writer", "gimbalctl lb check"),
+    };
+    let hint = format!("`{command}` asks {kind}, by https unless that has --plaintext; is it ready (/readyz)?");
+    CheckResult::fail("server.answers", server, problem, hint)
+}
+
+/// Adds what could not be checked.
+fn not_asked(mut results: Vec<CheckResult>, asked: Asked, server: &str) -> Vec<CheckResult> {
+    let rest: &[&'static str] = match asked {
+        Asked::Writer => &["server.rights", "writer.leads", "backend"],
+        Asked::OpenstackWriter => &["cluster"],
+    };
+    let is_there = |results: &[CheckResult], id: &str| results.iter().any(|result| result.id == id);
+    if is_there(&results, "server.version") {
+        return results;
+    }
+    for id in ["server.answers", "client.identity", "server.version", "server.clock"].iter().chain(rest) {
+        if !is_there(&results, id) {
+            results.push(CheckResult::skip(id, server, "the server was not asked"));
         }
-        Asked::OpenstackWriter => {
-            let answer =
-                ClusterClient::new(channel).list_clusters(kuryr::ListClustersRequest {}).await.map_err(failed)?;
-            answer.into_inner().clusters.iter().flat_map(cluster::results).collect()
-        }
-    })
+    }
+    results
 }

@@ -113,6 +113,7 @@ fn json_of(cluster: &pb::Cluster) -> Value {
         "complete": cluster.complete,
         "lastHeardMs": cluster.last_heard_ms,
         "agentVersion": cluster.agent_version,
+        "clockAheadMs": cluster.clock_ahead_ms,
         "loadBalancers": cluster.load_balancers,
         "members": cluster.members,
         "pending": cluster.pending,

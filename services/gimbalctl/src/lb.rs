@@ -23,6 +23,7 @@ use crate::{Args as ServerArgs, DIAL, connect};
 #[derive(Debug, Subcommand)]
 pub enum LbCommand {
     /// Checks this client's certificate, openstack-writer and its clusters; exit code 1 if anything fails
+    #[command(after_long_help = crate::check::help(crate::check::Asked::OpenstackWriter))]
     Check(crate::check::CheckArgs),
     /// Lists the clusters: their streams, what is pending, left over and held, and trouble
     Clusters,

@@ -95,6 +95,7 @@ struct Args {
 #[derive(Debug, Subcommand)]
 enum Topic {
     /// Checks this client's certificate, the writer and its backends; exit code 1 if anything fails
+    #[command(after_long_help = check::help(Asked::Writer))]
     Check(check::CheckArgs),
     /// Lists the backends of a writer: their state, what is rejected and held, and trouble
     Backends,
@@ -264,12 +265,17 @@ async fn connect(args: &Args, most: Duration) -> Result<Channel, Exit> {
 
 /// Connects to a server that a flag names, with the certificates of a context.
 async fn connect_to(flag: &str, server: &str, with: &context::Context, most: Duration) -> Result<Channel, Exit> {
-    let tls = TlsArgs { tls_cert: with.tls_cert.clone(), tls_key: with.tls_key.clone(), tls_ca: with.tls_ca.clone() };
-    // An http URL is plaintext over loopback, even where certificates for other servers are in the environment.
-    let files = tls.files().map_err(Exit::Usage)?.filter(|_| !server.starts_with("http:"));
-    let tls = files.map(|(cert, key, ca)| client_tls(&TlsFiles { cert, key, ca }));
+    let tls = tls_files(server, with)?.map(|files| client_tls(&files));
     let tls = tls.transpose().map_err(|error| Exit::Usage(error.to_string()))?;
     dial(server, tls, most).await.map_err(|error| undialled(flag, server, &error))
+}
+
+/// Returns the files to dial a server with. An http URL is plaintext over loopback, even where certificates for other servers are in
+/// the environment.
+fn tls_files(server: &str, with: &context::Context) -> Result<Option<TlsFiles>, Exit> {
+    let tls = TlsArgs { tls_cert: with.tls_cert.clone(), tls_key: with.tls_key.clone(), tls_ca: with.tls_ca.clone() };
+    let files = tls.files().map_err(Exit::Usage)?.filter(|_| !server.starts_with("http:"));
+    Ok(files.map(|(cert, key, ca)| TlsFiles { cert, key, ca }))
 }
 
 /// Returns why the server was not reached. A URL that cannot be one is wrong input.

@@ -11,6 +11,7 @@
 
 mod args;
 mod events;
+mod rights;
 mod source;
 mod source_state;
 
@@ -41,6 +42,7 @@ pub async fn discoverer(args: Args) -> Result<Discoverer<impl Source>, Exit> {
     let access = args.kubeconfig.map_or(Access::Default, Access::Kubeconfig);
     let cluster = Cluster::connect(&access, &PROGRAM.to_string())
         .map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))?;
+    setup.review_rights(rights::review(&cluster));
     let events =
         args.write_events.then(|| EventWriter::start(&cluster, backend, EventMetrics::register(setup.registry())));
     let source = Kubernetes::new(cluster, selection, setup.source_metrics(), events);

@@ -22,6 +22,7 @@ mod kinds;
 mod kuryr_metrics;
 mod metrics;
 mod notice;
+mod rights;
 mod source;
 mod state;
 mod writes;
@@ -68,6 +69,7 @@ pub async fn controller(args: Args) -> Result<Controller, Exit> {
     let kuryr_metrics = KuryrMetrics::register(setup.registry());
     let cluster = Cluster::connect(&args.access(), &PROGRAM.to_string())
         .map_err(|error| Exit::Usage(format!("--kubeconfig: {error}")))?;
+    setup.review_rights(rights::review(&args, &cluster));
     let works = Liveness::new(WORKS);
     let (lease, leadership) = LeaseTask::start(&args, &cluster, works.clone(), &metrics)?;
     // The lease, the watches and the writes each have their own connections, because a burst of writes must not delay a watch

@@ -8,13 +8,15 @@ use gimbal_admission::Visible;
 use gimbal_kuryr_model::{DesiredKey, DesiredKind, Text};
 use gimbal_kuryr_wire::{pb, shown_entry};
 use gimbal_octavia_registry::BalancerExplanation;
-use gimbal_transport::{InspectionGate, PageFiller, Peer, Viewer};
+use gimbal_transport::pb as shared;
+use gimbal_transport::{InspectionGate, PageFiller, Peer, Viewer, caller, clock_ms};
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status};
 
 use crate::clusters::{Clusters, SharedConfig};
 use crate::listing::{EntrySelection, ListPlace, cluster, phase_word, planned_step, status, unreadable};
 use crate::mailbox::{OwnerEnded, OwnerHandle};
+use crate::run::AGENT;
 use crate::watch::follow;
 
 /// Events that may be pending for a reader of Watch.
@@ -63,6 +65,27 @@ impl ClusterInspection {
 #[tonic::async_trait]
 impl pb::inspection_service_server::InspectionService for ClusterInspection {
     type WatchStream = BoxStream<'static, Result<pb::WatchResponse, Status>>;
+
+    async fn get_server(
+        &self,
+        request: Request<pb::GetServerRequest>,
+    ) -> Result<Response<pb::GetServerResponse>, Status> {
+        let mut asks = None;
+        let admit = |peer: &Peer| {
+            let viewer = self.viewer(peer)?;
+            asks = Some(caller(peer, &viewer));
+            Ok(viewer)
+        };
+        let (_, slot) = self.gate.call(&request, admit).await?;
+        let server = shared::Server {
+            version: AGENT.to_owned(),
+            clock_ms: clock_ms(),
+            caller: asks,
+            // It has no credentials of any Kubernetes cluster.
+            rights: None,
+        };
+        Ok(slot.answer(pb::GetServerResponse { server: Some(server) }))
+    }
 
     async fn list_clusters(
         &self,

@@ -8,7 +8,7 @@ use gimbal_kuryr_wire::{KuryrReason, PackedReport, pb};
 use gimbal_octavia_plan::{ApiVerb, PlannedStep, ServiceCall};
 use gimbal_octavia_registry::ClusterView;
 use gimbal_session::StoredReport as _;
-use gimbal_transport::Viewer;
+use gimbal_transport::{Viewer, clock_ms};
 
 use crate::clusters::{ClusterState, Clusters, Namesake};
 use crate::mailbox::ChangedEntry;
@@ -266,6 +266,11 @@ pub(crate) fn cluster(all: &Clusters, name: &Text, state: &ClusterState, now: In
         decommission: all
             .removal(name)
             .map(|progress| pb::DecommissionProgress { id: progress.id.clone(), owners: progress.left() }),
+        clock_ahead_ms: state
+            .end
+            .agent_clock_ms(now)
+            .filter(|_| state.is_connected())
+            .map(|theirs| theirs.saturating_sub(clock_ms())),
     }
 }
 

@@ -36,7 +36,8 @@ use crate::streams::ControllerStreams;
 
 /// The process counts as stuck when the owner task has not reported for this long.
 const HEALTH: Duration = Duration::from_secs(10);
-const AGENT: &str = concat!("gimbal-openstack-writer/", env!("CARGO_PKG_VERSION"));
+/// Program and version.
+pub(crate) const AGENT: &str = concat!("gimbal-openstack-writer/", env!("CARGO_PKG_VERSION"));
 
 /// Runs until a signal asks it to end.
 ///

@@ -155,7 +155,15 @@ mod tests {
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
         let backends = BackendsIn::File;
         (
-            Answers { config, backends, owner, identity: String::new(), leadership: watch::channel(leadership).1 },
+            Answers {
+                config,
+                backends,
+                owner,
+                identity: String::new(),
+                leadership: watch::channel(leadership).1,
+                misnamed: Default::default(),
+                rights: None,
+            },
             state,
             mail,
         )

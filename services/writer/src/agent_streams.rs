@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::mailbox::Handle;
 use crate::metrics::Metrics;
+use crate::misnamed::MisnamedAgents;
 use crate::owner::STREAM_QUEUE;
 
 /// Serves the streams of agents.
@@ -26,6 +27,8 @@ pub struct Streams {
     pub owner: Handle,
     /// Counts streams that are refused, ended or broken.
     pub metrics: Metrics,
+    /// Agents whose certificate is not that of the backend that they name.
+    pub misnamed: MisnamedAgents,
     /// Cancelled when the process ends.
     pub shutdown: CancellationToken,
     /// Refusals by peer and reason that were logged recently.
@@ -46,6 +49,7 @@ impl Discovery for Streams {
             Ok(generation) => generation,
             Err(goodbye) => return self.refuse(&peer, &outgoing, goodbye).await,
         };
+        self.misnamed.came_in(&backend);
         let stream = Passing { incoming, outgoing: &outgoing, queued, shutdown: &self.shutdown };
         let still = |config: &Arc<Config>| still_speaks(config, &peer, &backend);
         let (owner, of) = (&self.owner, &backend);
@@ -106,7 +110,11 @@ impl Streams {
         let unknown = |message| goodbye(GoodbyeReason::UnknownBackend, message);
         let config = self.config.borrow().clone();
         match config.identify(peer) {
-            Identity::Certified { tenant, .. } => Ok((tenant.map_err(unknown)?.name.clone(), None, hello)),
+            Identity::Certified { tenant, .. } => {
+                let stands_for = tenant.as_ref().ok().map(|backend| &backend.name);
+                self.misnamed.came(&config, peer, stands_for, &hello.backend, Instant::now());
+                Ok((tenant.map_err(unknown)?.name.clone(), None, hello))
+            }
             // Plaintext on loopback: any local process may be any backend.
             Identity::Anyone => {
                 let name = BackendName::parse(&hello.backend).map_err(|error| unknown(error.to_string()))?;
@@ -155,7 +163,7 @@ mod tests {
     }
 
     fn heartbeat() -> AgentMessage {
-        AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 }
+        AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0, clock_ms: None }
     }
 
     /// An open stream: where the owner sends messages, and where the agent receives them.
@@ -188,6 +196,7 @@ mod tests {
             config,
             owner: handle.clone(),
             metrics,
+            misnamed: MisnamedAgents::default(),
             shutdown,
             refusals: Quiet::default(),
             ends: Quiet::default(),
@@ -206,8 +215,15 @@ mod tests {
         let (_, config) = watch::channel(Arc::new(Config::first_look()));
         let metrics = Metrics::register(&mut Registry::default());
         let shutdown = CancellationToken::new();
-        let streams =
-            Streams { config, owner: handle, metrics, shutdown, refusals: Quiet::default(), ends: Quiet::default() };
+        let streams = Streams {
+            config,
+            owner: handle,
+            metrics,
+            misnamed: MisnamedAgents::default(),
+            shutdown,
+            refusals: Quiet::default(),
+            ends: Quiet::default(),
+        };
         for (first, expected) in [
             (
                 AgentMessage::Unreadable { reason: "agent_instance has 2000 bytes, more than 1024".into() },
@@ -232,7 +248,8 @@ mod tests {
         let metrics = Metrics::register(&mut Registry::default());
         let shutdown = CancellationToken::new();
         let (refusals, ends) = (Quiet::default(), Quiet::default());
-        let streams = Streams { config, owner: handle, metrics, shutdown, refusals, ends };
+        let streams =
+            Streams { config, owner: handle, metrics, misnamed: MisnamedAgents::default(), shutdown, refusals, ends };
         let (first, now) = (BackendName::parse("a").unwrap(), Instant::now());
         for generation in 1..=20 {
             streams.log_end(&first, generation, &Peer::Loopback, &StreamEnd::Unread, now);

@@ -9,7 +9,7 @@ use gimbal_model::BackendName;
 use gimbal_plan::Action;
 use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, SyncState, Tally};
 use gimbal_session::{Scope, Summary};
-use gimbal_transport::{Inspection, Part, Peer, Place, Viewer};
+use gimbal_transport::{Inspection, Part, Peer, Place, RightsReview, Viewer, clock_ms};
 use gimbal_wire::{pb, source_key, target_key};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -21,6 +21,7 @@ use crate::lag::{LagSummary, RECENT, millis_begun};
 use crate::links::Links;
 use crate::listing::{ServiceSelection, status};
 use crate::mailbox::{Ended, Handle};
+use crate::misnamed::MisnamedAgents;
 use crate::watch_rpc::follow;
 use gimbal_admission::Visible;
 use gimbal_lease::{Leadership, Moment};
@@ -32,6 +33,9 @@ const WATCH_QUEUE: usize = 256;
 /// Most unknown scopes listed for each backend, and most characters of the reason of each.
 const UNKNOWN: usize = 10;
 const UNKNOWN_REASON: usize = 200;
+
+/// Program and version.
+pub(crate) const PROGRAM: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 
 /// Serves the inspection service and the admin service.
 pub struct Answers {
@@ -45,6 +49,10 @@ pub struct Answers {
     pub identity: String,
     /// The leadership: only the leader takes decisions.
     pub leadership: watch::Receiver<Leadership>,
+    /// Agents whose certificate is not that of the backend that they name.
+    pub misnamed: MisnamedAgents,
+    /// Finds the rights in the Gimbal cluster that are missing; `None` where there is no cluster.
+    pub rights: Option<RightsReview>,
 }
 
 pub(crate) fn ended(error: Ended) -> Status {
@@ -71,19 +79,38 @@ impl Inspection for Answers {
         Some(pb::WriterStanding { leading: leadership.may_write(Moment::now()), leader })
     }
 
+    async fn server(&self, viewer: &Viewer) -> Result<pb::Server, Status> {
+        // What a writer lacks is no backend's business.
+        let rights = match self.rights.as_ref().filter(|_| *viewer == Viewer::All) {
+            Some(review) => Some(review().await),
+            None => None,
+        };
+        Ok(pb::Server { version: PROGRAM.to_owned(), rights, ..pb::Server::default() })
+    }
+
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         let viewer = viewer.clone();
+        let config = self.config.borrow().clone();
+        // Compared here, because the owner has more to do. A backend is told nothing of others.
+        let joining: Vec<(BackendName, BackendName)> = match &viewer {
+            Viewer::All => config.joining().map(|(one, other)| (one.clone(), other.clone())).collect(),
+            Viewer::Backend(_) => Vec::new(),
+        };
+        let misnamed = (viewer == Viewer::All).then(|| self.misnamed.clone());
         let question = move |state: &mut Reconciler, links: &Links| {
             let (now, leading) = (Instant::now(), state.is_leading());
             let pending = state.pending_by_backend();
             let seen = state.backends().values().filter(|backend| viewer.sees(backend.name().as_str()));
             seen.map(|backend| pb::Backend {
-                policy: Some(policy(state, backend)),
+                policy: Some(policy(state, backend, identity(&config, backend.name()))),
                 loss: Some(decommission::loss(backend, now)),
                 decommission: decommission::progress(state, backend),
                 trouble: if leading { backend.trouble() } else { STANDBY.to_owned() },
                 lag: links.lag(backend.name(), now).map(lag),
                 certificate_left_ms: links.certificate_ends(backend.name()).map(left),
+                clock_ahead_ms: ahead(backend, now),
+                names_join: names_join(&joining, backend.name()),
+                refused_agent: misnamed.as_ref().and_then(|agents| refused_agent(agents, backend.name(), now)),
                 ..describe(backend, pending.get(backend.name()).copied().unwrap_or_default(), now)
             })
             .collect()
@@ -205,8 +232,38 @@ fn left(ends: SystemTime) -> u64 {
     millis(ends.duration_since(SystemTime::now()).unwrap_or_default())
 }
 
+/// Returns by how much the clock of a connected agent is ahead of ours, in milliseconds.
+fn ahead(backend: &gimbal_reconcile::Backend, now: Instant) -> Option<i64> {
+    let theirs = backend.end().agent_clock_ms(now).filter(|_| backend.is_connected())?;
+    Some(theirs.saturating_sub(clock_ms()))
+}
+
+/// Returns the name that the certificate of a backend's agent must have; empty: none.
+fn identity(config: &Config, name: &BackendName) -> String {
+    let listed = config.backends.iter().find(|backend| backend.name == *name);
+    listed.and_then(|backend| backend.identity.clone()).unwrap_or_default()
+}
+
+/// Returns the agent that was refused last although it calls itself this backend.
+fn refused_agent(agents: &MisnamedAgents, name: &BackendName, now: Instant) -> Option<pb::RefusedAgent> {
+    let last = agents.last(name)?;
+    Some(pb::RefusedAgent { age_ms: millis(last.age(now)), names: last.names })
+}
+
+/// Returns the backends whose names join those of one.
+fn names_join(joining: &[(BackendName, BackendName)], name: &BackendName) -> Vec<String> {
+    let other = |(short, long): &(BackendName, BackendName)| match () {
+        () if short == name => Some(long.to_string()),
+        () if long == name => Some(short.to_string()),
+        () => None,
+    };
+    let mut names: Vec<String> = joining.iter().filter_map(other).collect();
+    names.sort_unstable();
+    names
+}
+
 /// Returns the policy of a backend, and how much of its quota is used.
-fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::BackendPolicy {
+fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend, identity: String) -> pb::BackendPolicy {
     let (used, quota) = (backend.usage().total(), backend.policy().quota);
     let measure = |used, limit| Some(pb::QuotaUse { used, limit });
     let (mode, planned) = match backend.policy().mode {
@@ -225,6 +282,7 @@ fn policy(state: &Reconciler, backend: &gimbal_reconcile::Backend) -> pb::Backen
         changes_per_second: quota.changes_per_second,
         waiting_for_room: backend.usage().waiting() as u64,
         planned,
+        identity,
     }
 }
 
@@ -293,6 +351,17 @@ mod tests {
         assert_eq!(own.reasons, ["the name belongs to another backend"]);
         assert_eq!(own.other_claims.len(), 1);
         assert_eq!(explain(&Viewer::Backend(BackendName::parse("a").unwrap()), &explanation).reasons, all.reasons);
+    }
+
+    #[test]
+    fn names_that_join_are_told_of_both_backends() {
+        let text = "backends: [{name: b, identity: b}, {name: a-b, identity: ab}, {name: a, identity: a}]";
+        let config = Config::parse(std::path::Path::new("writer.yaml"), text).unwrap();
+        let joining: Vec<_> = config.joining().map(|(one, other)| (one.clone(), other.clone())).collect();
+        let told = |name: &str| names_join(&joining, &BackendName::parse(name).unwrap());
+        assert_eq!((told("a"), told("a-b"), told("b")), (vec!["a-b".into()], vec!["a".into()], Vec::new()));
+        assert_eq!(identity(&config, &BackendName::parse("a-b").unwrap()), "ab");
+        assert_eq!(identity(&config, &BackendName::parse("gone").unwrap()), "");
     }
 
     #[test]

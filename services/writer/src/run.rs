@@ -13,7 +13,9 @@ use gimbal_runtime::{
 use gimbal_session::{Credit, WriterLimits};
 use gimbal_status_page::StatusPage;
 use gimbal_traces::Traces;
-use gimbal_transport::{OnRefusal, Reloaded, ServeOptions, ServedServices, Serving, listener_tls, serve};
+use gimbal_transport::{
+    OnRefusal, Reloaded, RightsReview, ServeOptions, ServedServices, Serving, listener_tls, rights, serve,
+};
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -28,12 +30,14 @@ use crate::backend_watch::BackendWatch;
 use crate::cluster_watches;
 use crate::config::{Config, ConfigError, Current};
 use crate::following::{ConfigSources, Following, Logged};
-use crate::inspection_service::Answers;
+use crate::inspection_service::{Answers, PROGRAM};
 use crate::jobs_in_flight::JobsInFlight;
 use crate::metrics::Metrics;
+use crate::misnamed::MisnamedAgents;
 use crate::owner::{StateOwner, StateOwnerParts};
 use crate::publish::LeaderPublisher;
 use crate::ready::{ReadinessReport, UNREACHABLE};
+use crate::rights::RightsScope;
 use crate::supervise::supervise;
 use crate::throttle::Throttle;
 use crate::watch_liveness::WatchLiveness;
@@ -50,7 +54,6 @@ const CREDIT: Credit = Credit { changes: 4000, bytes: 8 << 20 };
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(15);
 /// The process counts as stuck when the owner task has not reported for this long.
 const HEALTH: Duration = Duration::from_secs(10);
-const AGENT: &str = concat!("gimbal-writer/", env!("CARGO_PKG_VERSION"));
 
 /// Runs until a signal asks it to end.
 ///
@@ -62,7 +65,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let times = args.lease_times()?;
     let (base, file) = configuration(&args).await?;
     let tls = listener_tls(args.tls.files(), args.plaintext, &args.listen).map_err(Exit::Usage)?;
-    let watching = Cluster::connect(&args.access(), AGENT).map_err(|error| Exit::Usage(error.to_string()))?;
+    let watching = Cluster::connect(&args.access(), PROGRAM).map_err(|error| Exit::Usage(error.to_string()))?;
     let listener = bind("--listen", args.listen).await?;
     let admin_listener = bind("--admin-listen", args.admin_listen).await?;
 
@@ -242,12 +245,15 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     };
     tasks.spawn("the look at the configuration", until(shutdown.clone(), following.run()));
 
+    let misnamed = MisnamedAgents::default();
     let answers = Arc::new(Answers {
         config: current.config(),
         backends: args.backends,
         owner: handle.clone(),
         identity,
         leadership: leadership.clone(),
+        misnamed: misnamed.clone(),
+        rights: Some(review(&args, &watching, &namespace, current.config())),
     });
     page.show(answers.clone());
     let services = ServedServices {
@@ -255,6 +261,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
             config: current.config(),
             owner: handle,
             metrics: metrics.clone(),
+            misnamed,
             shutdown: shutdown.clone(),
             refusals: gimbal_transport::Quiet::default(),
             ends: gimbal_transport::Quiet::default(),
@@ -271,6 +278,21 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let ended = supervise(tasks, shutdown, lease.map(|task| (task, release))).await;
     traces.end().await;
     ended
+}
+
+/// Returns how missing rights are found: over connections of their own, when somebody asks.
+fn review(args: &Args, watching: &Cluster, namespace: &str, config: watch::Receiver<Arc<Config>>) -> RightsReview {
+    let scope = RightsScope {
+        namespace: namespace.to_owned(),
+        elects: args.leader_election,
+        objects: args.backends == BackendsIn::Objects,
+    };
+    let cluster = watching.apart();
+    Arc::new(move || {
+        let creates = config.borrow().backends.iter().any(|backend| backend.policy.namespaces.create);
+        let (needed, cluster) = (scope.needed(creates), cluster.clone());
+        Box::pin(async move { rights(cluster.missing_rights(&needed)).await })
+    })
 }
 
 /// Runs `work` until it ends or `shutdown`.

@@ -339,6 +339,9 @@ impl Inspection for Blind {
     fn viewer(&self, _: &Peer) -> Result<Viewer, Status> {
         Err(Status::permission_denied("blind"))
     }
+    async fn server(&self, _: &Viewer) -> Result<pb::Server, Status> {
+        Ok(pb::Server::default())
+    }
     async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         Ok(Vec::new())
     }

@@ -16,10 +16,12 @@ mod plugin;
 mod public_reason;
 mod reach;
 mod request;
+mod rights;
 mod shallow;
 mod watch;
 
 pub use access::{Access, ConnectError};
 pub use cluster::Cluster;
 pub use error::ApiError;
+pub use rights::Right;
 pub use watch::{WatchEvent, WatchScope, watch};

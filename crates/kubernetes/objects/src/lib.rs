@@ -4,6 +4,7 @@
 //! has a default, so that one unusual object does not fail a whole list. Unset fields are not serialised, so that the
 //! server's defaults are neither set nor compared.
 
+mod authorization;
 mod balanced;
 mod coordination;
 mod core;
@@ -26,6 +27,7 @@ pub use crate::core::{
     ConfigMap, EndpointAddress, EndpointSubset, Endpoints, IntOrString, Namespace, Service, ServicePort, ServiceSpec,
     SubsetPort,
 };
+pub use authorization::{AccessReviewSpec, AccessReviewStatus, ResourceAttributes, SelfSubjectAccessReview};
 pub use coordination::{Lease, LeaseSpec};
 pub use discovery::{Endpoint, EndpointConditions, EndpointHints, EndpointPort, EndpointSlice, ForZone};
 pub use event::{Event, EventSource, ObjectReference};

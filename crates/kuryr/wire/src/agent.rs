@@ -21,7 +21,9 @@ pub(crate) fn encode(message: AgentMessage<Kuryr>) -> pb::SyncRequest {
     let message = match message {
         AgentMessage::Hello(hello) => Message::Hello(encode_hello(hello)),
         AgentMessage::Data(data) => Message::Data(encode_data(data)),
-        AgentMessage::Heartbeat { sources, backlog } => Message::Heartbeat(encode_heartbeat(&sources, backlog)),
+        AgentMessage::Heartbeat { sources, backlog, clock_ms } => {
+            Message::Heartbeat(encode_heartbeat(&sources, backlog, clock_ms))
+        }
         AgentMessage::ScopeUnknown { scope, reason } => Message::ScopeUnknown(encode_scope_unknown(&scope, reason)),
         AgentMessage::ReportCredit(credit) => Message::ReportCredit(encode_credit(credit)),
         AgentMessage::ReportAck(seq) => Message::ReportAck(pb::ReportAck { seq }),
@@ -47,8 +49,8 @@ pub(crate) fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage<Kuryr>> {
         Message::Hello(hello) => AgentMessage::Hello(parse_hello(hello)?),
         Message::Data(data) => AgentMessage::Data(parse_data(data)?),
         Message::Heartbeat(heartbeat) => {
-            let (sources, backlog) = parse_heartbeat(heartbeat)?;
-            AgentMessage::Heartbeat { sources, backlog }
+            let (sources, backlog, clock_ms) = parse_heartbeat(heartbeat)?;
+            AgentMessage::Heartbeat { sources, backlog, clock_ms }
         }
         Message::ScopeUnknown(unknown) => {
             let (scope, reason) = parse_scope_unknown(unknown)?;

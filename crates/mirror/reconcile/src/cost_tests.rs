@@ -169,7 +169,7 @@ fn changes(size: Size) -> BTreeMap<&'static str, usize> {
     looks.insert("endpoints", world.look(|world| world.agent(&name(1)).set(key(7), Some(service(4)), now)));
     looks.insert("removed", world.look(|world| world.agent(&name(1)).set(key(8), None, now)));
     looks.insert("added", world.look(|world| world.agent(&name(1)).set(key(8), Some(service(3)), now)));
-    let heartbeat = AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 };
+    let heartbeat = AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0, clock_ms: None };
     let generation = world.agents[&backend].1;
     looks.insert("heartbeat", world.look(|world| world.writer.receive(&backend, generation, heartbeat, now)));
     let mut edited = world.slices.values().next().unwrap().clone();

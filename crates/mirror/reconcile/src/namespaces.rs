@@ -60,6 +60,16 @@ impl NamespacePolicy {
         self.permits(target).map(|()| target.to_owned())
     }
 
+    /// Returns whether there may be a namespace that this policy and the other one permit both. `deny` is not looked at.
+    #[must_use]
+    pub fn may_meet(&self, other: &Self) -> bool {
+        match (&self.allow, &other.allow) {
+            (Some(own), Some(others)) => own.iter().any(|own| others.iter().any(|other| overlap(own, other))),
+            (Some(only), None) | (None, Some(only)) => !only.is_empty(),
+            (None, None) => true,
+        }
+    }
+
     /// Checks whether the backend may publish anything in a namespace of the Gimbal cluster.
     ///
     /// # Errors
@@ -79,6 +89,22 @@ impl NamespacePolicy {
     }
 }
 
+/// Whether a name may match both patterns. Wrong only where both have a `*` and what is between their ends excludes each other.
+fn overlap(one: &NamespacePattern, other: &NamespacePattern) -> bool {
+    let ends = |pattern: &NamespacePattern| {
+        let (head, rest) = pattern.as_str().split_once('*')?;
+        Some((head.to_owned(), rest.rsplit('*').next().unwrap_or_default().to_owned()))
+    };
+    match (ends(one), ends(other)) {
+        (None, _) => other.matches(one.as_str()),
+        (_, None) => one.matches(other.as_str()),
+        (Some((head, tail)), Some((other_head, other_tail))) => {
+            (head.starts_with(&other_head) || other_head.starts_with(&head))
+                && (tail.ends_with(&other_tail) || other_tail.ends_with(&tail))
+        }
+    }
+}
+
 /// Whether `name` is a valid name of a namespace, that is, a DNS label.
 #[must_use]
 pub fn is_namespace(name: &str) -> bool {
@@ -91,6 +117,27 @@ mod tests {
 
     fn patterns(texts: &[&str]) -> Vec<NamespacePattern> {
         texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn namespaces_of_their_own_do_not_meet() {
+        let policy = |allow: Option<&[&str]>| NamespacePolicy { allow: allow.map(patterns), ..Default::default() };
+        for (one, other, meet) in [
+            (None, None, true),
+            (None, Some(&["a"][..]), true),
+            (None, Some(&[]), false),
+            (Some(&["a", "b"][..]), Some(&["c"][..]), false),
+            (Some(&["a", "b"]), Some(&["b"]), true),
+            (Some(&["team-*"]), Some(&["team-a"]), true),
+            (Some(&["team-*"]), Some(&["other"]), false),
+            (Some(&["team-*"]), Some(&["team-a-*"]), true),
+            (Some(&["a-*"]), Some(&["b-*"]), false),
+            (Some(&["*-a"]), Some(&["*-b"]), false),
+            (Some(&["*"]), Some(&["b-*"]), true),
+        ] {
+            let (one, other) = (policy(one), policy(other));
+            assert_eq!([one.may_meet(&other), other.may_meet(&one)], [meet; 2], "{one:?} {other:?}");
+        }
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub enum AgentMessage<P: Payload = Services> {
         sources: Vec<Freshness>,
         /// Number of entries that wait to be sent.
         backlog: u64,
+        /// Time of the agent's clock, in milliseconds since 1970; `None`: it does not say. It decides nothing.
+        clock_ms: Option<i64>,
     },
     /// The agent cannot read a part of its source.
     ScopeUnknown {

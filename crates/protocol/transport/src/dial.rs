@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
+use rustls_pki_types::CertificateDer;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::transport::Channel;
 
 pub use self::error::DialError;
-pub(crate) use self::error::is_about_certificates;
+pub(crate) use self::error::{certificate_problem, is_about_certificates};
 use self::race::race;
 pub use self::target::{DialTarget, Way};
 use crate::ClientTls;
@@ -106,4 +107,30 @@ pub async fn dial(url: &str, tls: Option<ClientTls>, timeout: Duration) -> Resul
         }
     };
     tokio::time::timeout(timeout, connected).await.map_err(|_| limit())?
+}
+
+/// Returns the certificates that the server shows, its own first, once they are verified as [`dial`] does it, and it has accepted
+/// ours. `limit` covers everything.
+///
+/// # Errors
+/// Returns a [`DialError`]; if several addresses failed, the error of the last one.
+pub async fn certificate_chain(
+    url: &str,
+    tls: &ClientTls,
+    limit: Duration,
+) -> Result<Vec<CertificateDer<'static>>, DialError> {
+    let target = DialTarget::parse(url, true)?;
+    let shown = async {
+        let ways = target.ways().await?;
+        let reach = if ways.len() > 1 { STEP.min(limit) } else { limit };
+        let mut failed = target.timeout(limit);
+        for way in ways {
+            match way.certificate_chain(tls, reach).await {
+                Ok(chain) => return Ok(chain),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    };
+    timeout(limit, shown).await.map_err(|_| target.timeout(limit))?
 }

@@ -7,7 +7,7 @@ use gimbal_model::BackendName;
 use gimbal_wire::pb;
 use tonic::{Request, Response, Status};
 
-use crate::{CallSlot, InspectionGate, Part, Peer, Place, page};
+use crate::{CallSlot, InspectionGate, Part, Peer, Place, caller, clock_ms, page};
 
 /// The backends that a peer may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +59,10 @@ pub trait Inspection: Send + Sync + 'static {
         None
     }
 
+    /// Returns program and version of this process, and whether it has its rights. Who asks, and the clock, are added by the
+    /// caller of this.
+    async fn server(&self, viewer: &Viewer) -> Result<pb::Server, Status>;
+
     /// Returns the backends that the viewer may see.
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status>;
 
@@ -100,6 +104,23 @@ impl InspectionEdge {
 #[tonic::async_trait]
 impl pb::inspection_service_server::InspectionService for InspectionEdge {
     type WatchStream = BoxStream<'static, Result<pb::WatchResponse, Status>>;
+
+    async fn get_server(
+        &self,
+        request: Request<pb::GetServerRequest>,
+    ) -> Result<Response<pb::GetServerResponse>, Status> {
+        let mut asks = None;
+        let admit = |peer: &Peer| {
+            let viewer = self.inspection.viewer(peer)?;
+            asks = Some(caller(peer, &viewer));
+            Ok(viewer)
+        };
+        let (viewer, slot) = self.gate.call(&request, admit).await?;
+        let server = self.inspection.server(&viewer).await?;
+        // The clock last: its rights take time.
+        let server = pb::Server { caller: asks, clock_ms: clock_ms(), ..server };
+        Ok(slot.answer(pb::GetServerResponse { server: Some(server) }))
+    }
 
     async fn list_backends(
         &self,

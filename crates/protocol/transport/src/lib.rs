@@ -8,6 +8,7 @@
 
 mod accept;
 mod admin;
+mod caller;
 mod certificate;
 mod certificate_state;
 mod compress;
@@ -28,6 +29,7 @@ mod peer;
 mod quiet;
 mod refusal;
 mod reload;
+mod rights;
 mod serve;
 mod services;
 mod sync;
@@ -40,10 +42,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use admin::Admin;
+pub use caller::caller;
 pub use certificate::Certificate;
 pub use credentials::{ClientTls, Reloaded, Reloader, TlsCredentials, client_tls, listener_tls};
 pub use denied::{Denied, DeniedCertificate, InvalidDenial};
-pub use dial::{Connected, DialError, DialTarget, Patience, STEP, Way, connect, dial, ways};
+pub use dial::{Connected, DialError, DialTarget, Patience, STEP, Way, certificate_chain, connect, dial, ways};
 pub use discovery::{AgentMessages, Discovery};
 pub use error::LinkError;
 pub use gate::{AdminGate, CallSlot, InspectionGate, WatchSlot};
@@ -56,9 +59,10 @@ pub use peer::{Peer, PeerCertificate};
 pub use quiet::Quiet;
 pub use refusal::{Problem, Refusal};
 pub use reload::{Follow, Look, ReloadStep};
+pub use rights::{RightsReview, rights};
 pub use serve::{OnRefusal, ServeOptions, ServedServices, Serving, serve, serve_services};
 pub use services::{Availability, MAX_QUESTION, ServiceBuilder};
-pub use tls::{TlsError, TlsFiles};
+pub use tls::{TlsError, TlsFiles, client_chain};
 pub use tonic::{Code, Status, transport::Channel};
 
 /// Idle time after which either end pings the connection.
@@ -72,6 +76,12 @@ const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// Largest message that is accepted, in bytes: a frame, and a margin because its size is estimated.
 const MAX_MESSAGE: usize = gimbal_session::MAX_FRAME + (64 << 10);
+
+/// Returns the time of this machine's clock, in milliseconds since 1970, as the protocol carries it.
+#[must_use]
+pub fn clock_ms() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
 
 /// Returns whether a listener on this address, or a connection to it, may be plaintext: only on loopback, where other
 /// machines cannot read it.

@@ -11,10 +11,11 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use sha2::{Digest as _, Sha256};
 
 use crate::Certificate;
+use crate::dial::certificate_problem;
 
 /// The TLS files of one end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +57,36 @@ pub enum TlsError {
         /// The file of the certificate.
         cert: PathBuf,
     },
+    /// Nobody who trusts the authorities in `ca` would accept the certificate.
+    #[error("--tls-cert {}: {reason} (--tls-ca {})", cert.display(), ca.display())]
+    Unverified {
+        /// The file of the certificate.
+        cert: PathBuf,
+        /// The file of the authorities.
+        ca: PathBuf,
+        /// What is wrong with the certificate.
+        reason: String,
+    },
+}
+
+/// Verifies our certificate as a server does that trusts the authorities in `files`, now: signatures, times and what it is for.
+///
+/// # Errors
+/// Returns [`TlsError::Unverified`] if that server would refuse it, and other errors if a file is missing or unusable.
+pub fn client_chain(files: &TlsFiles) -> Result<(), TlsError> {
+    let contents = FileContents::read(files)?;
+    let loaded = contents.load(files)?;
+    let chain = certificates("--tls-cert", &files.cert, &contents.cert)?;
+    let Some((own, between)) = chain.split_first() else { return Ok(()) };
+    let verified = loaded.clients.verify_client_cert(own, between, UnixTime::now());
+    verified.map(drop).map_err(|error| TlsError::Unverified {
+        cert: files.cert.clone(),
+        ca: files.ca.clone(),
+        reason: match &error {
+            rustls::Error::InvalidCertificate(reason) => certificate_problem(reason),
+            other => other.to_string(),
+        },
+    })
 }
 
 /// The raw content of the files.

@@ -71,17 +71,17 @@ fn check_capabilities(capabilities: &[String]) -> Parsed<()> {
 
 /// Encodes a heartbeat.
 #[must_use]
-pub fn encode_heartbeat(sources: &[Freshness], backlog: u64) -> pb::Heartbeat {
-    pb::Heartbeat { sources: sources.iter().map(Into::into).collect(), backlog }
+pub fn encode_heartbeat(sources: &[Freshness], backlog: u64, clock_ms: Option<i64>) -> pb::Heartbeat {
+    pb::Heartbeat { sources: sources.iter().map(Into::into).collect(), backlog, clock_ms }
 }
 
-/// Parses a heartbeat: its kinds of objects and its backlog.
+/// Parses a heartbeat: its kinds of objects, its backlog and its clock.
 ///
 /// # Errors
 /// Returns an error when there are too many kinds, or a name is too long.
-pub fn parse_heartbeat(heartbeat: pb::Heartbeat) -> Parsed<(Vec<Freshness>, u64)> {
-    let pb::Heartbeat { sources, backlog } = heartbeat;
-    Ok((parse_sources(sources)?, backlog))
+pub fn parse_heartbeat(heartbeat: pb::Heartbeat) -> Parsed<(Vec<Freshness>, u64, Option<i64>)> {
+    let pb::Heartbeat { sources, backlog, clock_ms } = heartbeat;
+    Ok((parse_sources(sources)?, backlog, clock_ms))
 }
 
 /// Encodes that a part of the source cannot be read.

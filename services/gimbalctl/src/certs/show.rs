@@ -47,7 +47,11 @@ impl ShownCertificate {
         all.iter().map(Self::of).collect()
     }
 
-    fn of(der: &CertificateDer<'_>) -> Result<Self, String> {
+    /// Reads one certificate.
+    ///
+    /// # Errors
+    /// It cannot be read; in words.
+    pub fn of(der: &CertificateDer<'_>) -> Result<Self, String> {
         let (_, certificate) =
             X509Certificate::from_der(der).map_err(|error| format!("a certificate in it: {error}"))?;
         let names = certificate.subject_alternative_name().map_err(|error| format!("a certificate in it: {error}"))?;

@@ -3,10 +3,11 @@
 use gimbal_kuryr_wire::pb;
 
 use super::result::CheckResult;
+use super::{facts, versions};
 use crate::output::age;
 
-/// Checks a cluster.
-pub fn results(cluster: &pb::Cluster) -> Vec<CheckResult> {
+/// Checks a cluster. `version` is that of the writer, if it says so.
+pub fn results(cluster: &pb::Cluster, version: Option<&str>) -> Vec<CheckResult> {
     let name = &*cluster.name;
     let mut results = Vec::new();
     if let Some(removal) = &cluster.decommission {
@@ -15,6 +16,14 @@ pub fn results(cluster: &pb::Cluster) -> Vec<CheckResult> {
     }
     if cluster.connected {
         results.push(CheckResult::ok("cluster.connected", name, cluster.agent_version.clone()));
+        results.push(match version {
+            Some(version) => versions::result("cluster.version", name, version, "the writer", &cluster.agent_version),
+            None => CheckResult::skip("cluster.version", name, "the writer's own version is not known"),
+        });
+        results.push(match cluster.clock_ahead_ms {
+            Some(ahead) => facts::clock("cluster.clock", name, ahead),
+            None => CheckResult::skip("cluster.clock", name, "its controller does not say"),
+        });
         results.push(if cluster.complete {
             CheckResult::ok("cluster.complete", name, "")
         } else {
@@ -23,7 +32,8 @@ pub fn results(cluster: &pb::Cluster) -> Vec<CheckResult> {
     } else {
         let hint = "is its kuryr-controller running, and what does its log say? Nothing is changed without it";
         results.push(CheckResult::fail("cluster.connected", name, "no controller is connected", hint));
-        results.push(CheckResult::skip("cluster.complete", name, "no controller is connected"));
+        let skip = |id| CheckResult::skip(id, name, "no controller is connected");
+        results.extend(["cluster.version", "cluster.clock", "cluster.complete"].map(skip));
     }
     results.push(match cluster.held.first() {
         None => CheckResult::ok("cluster.held", name, ""),
@@ -53,6 +63,19 @@ pub fn results(cluster: &pb::Cluster) -> Vec<CheckResult> {
             list,
         ),
     });
+    results.push(match cluster.orphans {
+        0 => CheckResult::ok("cluster.orphans", name, ""),
+        count => {
+            let hint =
+                "they are removed after --orphan-grace, unless the guard holds them or the cluster is in quarantine";
+            CheckResult::warn(
+                "cluster.orphans",
+                name,
+                format!("{count} objects have its mark, and nothing wants them"),
+                hint,
+            )
+        }
+    });
     results.push(if cluster.trouble.is_empty() {
         CheckResult::ok("cluster.trouble", name, "")
     } else {
@@ -70,12 +93,24 @@ mod tests {
     #[test]
     fn each_trouble_has_a_check_of_its_own() {
         type Change = fn(&mut pb::Cluster);
-        let cases: [(Change, &[(&str, CheckLevel)]); 7] = [
+        let cases: [(Change, &[(&str, CheckLevel)]); 11] = [
             (|_| (), &[]),
             (
                 |one| one.connected = false,
-                &[("cluster.connected", CheckLevel::Fail), ("cluster.complete", CheckLevel::Skip)],
+                &[
+                    ("cluster.connected", CheckLevel::Fail),
+                    ("cluster.version", CheckLevel::Skip),
+                    ("cluster.clock", CheckLevel::Skip),
+                    ("cluster.complete", CheckLevel::Skip),
+                ],
             ),
+            (
+                |one| one.agent_version = "gimbal-kuryr-controller/0.2.0".into(),
+                &[("cluster.version", CheckLevel::Warn)],
+            ),
+            (|one| one.clock_ahead_ms = Some(-60_000), &[("cluster.clock", CheckLevel::Warn)]),
+            (|one| one.clock_ahead_ms = None, &[("cluster.clock", CheckLevel::Skip)]),
+            (|one| one.orphans = 3, &[("cluster.orphans", CheckLevel::Warn)]),
             (|one| one.complete = false, &[("cluster.complete", CheckLevel::Warn)]),
             (|one| one.held = vec![pb::HeldRemoval::default()], &[("cluster.held", CheckLevel::Fail)]),
             (
@@ -89,9 +124,16 @@ mod tests {
             ),
         ];
         for (change, expected) in cases {
-            let mut one = pb::Cluster { name: "prod1".into(), connected: true, complete: true, ..Default::default() };
+            let mut one = pb::Cluster {
+                name: "prod1".into(),
+                connected: true,
+                complete: true,
+                agent_version: "gimbal-kuryr-controller/0.1.3".into(),
+                clock_ahead_ms: Some(-20),
+                ..Default::default()
+            };
             change(&mut one);
-            let found: Vec<_> = results(&one)
+            let found: Vec<_> = results(&one, Some("0.1.0"))
                 .into_iter()
                 .filter(|one| one.level != CheckLevel::Ok)
                 .map(|one| (one.id, one.level))

@@ -1,39 +1,51 @@
-//! The client's own certificate.
+//! Certificates, and when they end.
+
+use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::{Span, Timestamp};
 
+use super::limits::{Limits, blocking};
 use super::result::CheckResult;
 use crate::Args;
 use crate::certs::ShownCertificate;
 
 /// A certificate that ends sooner than this is to be renewed.
-const SOON_HOURS: i64 = 14 * 24;
+pub const SOON_HOURS: i64 = 14 * 24;
+/// What to do about a certificate that ends.
+pub const RENEW: &str = "gimbalctl certs issue --replace, or the cert-manager that made it";
 
 /// Checks the certificate and the authorities that the command line names.
-pub fn results(args: &Args, now: Timestamp) -> Vec<CheckResult> {
+pub async fn results(args: &Args, limits: Limits) -> Vec<CheckResult> {
     // Plaintext needs none, even where certificates for other servers are in the environment.
     if args.server().starts_with("http:") {
         return Vec::new();
     }
-    let files = [("client.certificate", &args.tls_cert), ("client.authorities", &args.tls_ca)];
-    let named = files.into_iter().filter_map(|(id, file)| Some((id, file.as_ref()?)));
-    named
-        .map(|(id, file)| {
-            let of = file.display().to_string();
-            let text = std::fs::read(file).map_err(|error| error.to_string());
-            match text.and_then(|text| ShownCertificate::of_pem(&text)) {
-                Ok(certificates) => of_certificates(id, &of, &certificates, now),
-                Err(error) => CheckResult::fail(id, &of, error, "give a PEM file with a certificate"),
-            }
-        })
-        .collect()
+    let mut results = Vec::new();
+    for (id, file) in [("client.certificate", &args.tls_cert), ("client.authorities", &args.tls_ca)] {
+        if let Some(file) = file {
+            results.push(of_file(id, file.clone(), limits.files()).await);
+        }
+    }
+    results
 }
 
-/// Of several authorities one may have ended while another one takes its place.
-fn of_certificates(id: &'static str, of: &str, certificates: &[ShownCertificate], now: Timestamp) -> CheckResult {
-    let renew = "gimbalctl certs issue --replace, or the cert-manager that made it";
+async fn of_file(id: &'static str, file: PathBuf, limit: Duration) -> CheckResult {
+    let of = file.display().to_string();
+    let read = move || ShownCertificate::of_pem(&std::fs::read(file).map_err(|error| error.to_string())?);
+    match blocking(limit, read).await.and_then(|read| read) {
+        Ok(certificates) => of_certificates(id, &of, &certificates, Timestamp::now()),
+        Err(error) => CheckResult::fail(id, &of, error, "give a PEM file with a certificate"),
+    }
+}
+
+/// Checks when certificates end. Of several authorities one may have ended while another one takes its place; of those that a
+/// server shows each is needed; of a client's file the first is its own.
+pub fn of_certificates(id: &'static str, of: &str, certificates: &[ShownCertificate], now: Timestamp) -> CheckResult {
+    let renew = RENEW;
     let last = match id {
         "client.authorities" => certificates.iter().max_by_key(|one| one.not_after),
+        "server.certificate" => certificates.iter().min_by_key(|one| one.not_after),
         _ => certificates.first(),
     };
     let Some(last) = last else { return CheckResult::fail(id, of, "it has no certificate", "") };
@@ -82,7 +94,21 @@ mod tests {
         }
         let ended = certificate("2026-01-01T00:00:00Z", "2026-05-31T00:00:00Z");
         let other = certificate("2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z");
-        let both = of_certificates("client.authorities", "ca.crt", &[ended, other], now);
-        assert_eq!(both.level, CheckLevel::Ok);
+        let both = [ended, other];
+        for (id, level) in [
+            ("client.authorities", CheckLevel::Ok),
+            ("server.certificate", CheckLevel::Fail),
+            ("client.certificate", CheckLevel::Fail),
+        ] {
+            assert_eq!(of_certificates(id, "ca.crt", &both, now).level, level, "{id}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_cannot_be_read_is_a_failure_of_its_check() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = Limits::new(Duration::from_secs(9)).files();
+        let found = of_file("client.certificate", dir.path().join("none"), limit).await;
+        assert!(found.level == CheckLevel::Fail && found.found.contains("No such file"), "{found:?}");
     }
 }

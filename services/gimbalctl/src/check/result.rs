@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde_json::{Value, json};
 
+use super::ids;
 use crate::table::columns;
 
 /// How it is.
@@ -45,20 +46,25 @@ pub struct CheckResult {
 }
 
 impl CheckResult {
+    fn new(id: &'static str, of: &str, level: CheckLevel, found: impl Into<String>, hint: impl Into<String>) -> Self {
+        debug_assert!(ids::is_known(id), "{id} is missing in the list of checks");
+        Self { id, of: of.into(), level, found: found.into(), hint: hint.into() }
+    }
+
     pub fn ok(id: &'static str, of: &str, found: impl Into<String>) -> Self {
-        Self { id, of: of.into(), level: CheckLevel::Ok, found: found.into(), hint: String::new() }
+        Self::new(id, of, CheckLevel::Ok, found, "")
     }
 
     pub fn warn(id: &'static str, of: &str, found: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { id, of: of.into(), level: CheckLevel::Warn, found: found.into(), hint: hint.into() }
+        Self::new(id, of, CheckLevel::Warn, found, hint)
     }
 
     pub fn fail(id: &'static str, of: &str, found: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { id, of: of.into(), level: CheckLevel::Fail, found: found.into(), hint: hint.into() }
+        Self::new(id, of, CheckLevel::Fail, found, hint)
     }
 
     pub fn skip(id: &'static str, of: &str, found: impl Into<String>) -> Self {
-        Self { id, of: of.into(), level: CheckLevel::Skip, found: found.into(), hint: String::new() }
+        Self::new(id, of, CheckLevel::Skip, found, "")
     }
 
     /// Whether it is something on its way, which passes by itself.
@@ -110,13 +116,13 @@ mod tests {
                 "40 endpoints\nare held",
                 "gimbalctl approve 1 --backend node02",
             ),
-            CheckResult::skip("backend.synced", "node02", "no stream"),
+            CheckResult::skip("backend.source", "node02", "no stream"),
         ];
         let expected = "RESULT  CHECK           OF           FOUND\n\
                         ok      server.reached  https://a:1\n\
                         FAIL    backend.held    node02       40 endpointsare held\n        \
                         gimbalctl approve 1 --backend node02\n\
-                        skip    backend.synced  node02       no stream\n";
+                        skip    backend.source  node02       no stream\n";
         assert_eq!(render(&results), expected);
     }
 }

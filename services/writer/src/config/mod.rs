@@ -139,7 +139,7 @@ impl Config {
     /// Returns warnings: what the file allows and its author may not intend, one sentence each.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.names_that_meet();
+        let mut warnings = self.names_that_join();
         warnings.extend(too_many(self.backends.len()));
         warnings.extend(self.backends.iter().filter_map(|backend| {
             let after = backend.policy.on_loss.not_ready_after.filter(|after| *after < RECONNECT)?;
@@ -156,18 +156,27 @@ impl Config {
 
     /// Returns a warning for each two backends of which one can take names that the other would have (Service `b-c` of
     /// `a`, Service `c` of `a-b`), as long as they are free.
-    fn names_that_meet(&self) -> Vec<String> {
-        let names = || self.backends.iter().map(|backend| backend.name.as_str());
-        let joins = |short: &str, long: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('-'));
-        let pairs =
-            names().flat_map(|short| names().filter(move |long| joins(short, long)).map(move |long| (short, long)));
-        let sentence = |(short, long): (&str, &str)| {
+    fn names_that_join(&self) -> Vec<String> {
+        let sentence = |(short, long): (&BackendName, &BackendName)| {
             format!(
                 "backends {short} and {long}: a Service of {short} can have the name of one of {long} as long as that is \
                  not there; give them namespaces of their own (namespaces.allow), or other names"
             )
         };
-        pairs.map(sentence).collect()
+        self.joining().map(sentence).collect()
+    }
+
+    /// Returns each two backends of which one can take names that the other would have, the one with the shorter name first.
+    /// Those whose namespaces differ cannot.
+    pub(crate) fn joining(&self) -> impl Iterator<Item = (&BackendName, &BackendName)> {
+        let meet = |short: &BackendConfig, long: &BackendConfig| {
+            let rest = long.name.as_str().strip_prefix(short.name.as_str());
+            rest.is_some_and(|rest| rest.starts_with('-')) && short.policy.namespaces.may_meet(&long.policy.namespaces)
+        };
+        self.backends.iter().flat_map(move |short| {
+            let longer = self.backends.iter().filter(move |long| meet(short, long));
+            longer.map(move |long| (&short.name, &long.name))
+        })
     }
 }
 

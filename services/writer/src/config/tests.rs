@@ -449,6 +449,10 @@ fn names_that_join_give_a_warning() {
         let text = format!("backends:\n{}", backends.collect::<String>());
         Config::parse(Path::new("writer.yaml"), &text).unwrap().warnings()
     };
+    let apart = "backends:\n\
+                 - {name: a, identity: a.example, namespaces: {allow: [team1]}}\n\
+                 - {name: a-b, identity: b.example, namespaces: {allow: [team2, other-*]}}\n";
+    assert_eq!(Config::parse(Path::new("writer.yaml"), apart).unwrap().warnings(), Vec::<String>::new());
     assert_eq!(of(&["a", "ab", "b-a"]), Vec::<String>::new());
     let warnings = of(&["a-b", "a", "a-b-c"]);
     let pairs: Vec<_> = warnings.iter().filter_map(|sentence| sentence.split(':').next()).collect();

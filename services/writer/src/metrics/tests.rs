@@ -121,7 +121,7 @@ fn an_agents_words_make_no_series() {
     let generation = writer.connect();
     let kinds = ["services", "x1", "x2", "x3"].into_iter().zip(1..);
     let sources = kinds.map(|(kind, age)| Freshness { kind: kind.into(), age: Some(Duration::from_secs(age)) });
-    let heartbeat = AgentMessage::Heartbeat { sources: sources.collect(), backlog: 0 };
+    let heartbeat = AgentMessage::Heartbeat { sources: sources.collect(), backlog: 0, clock_ms: None };
     writer.state.receive(&name("node02"), generation, heartbeat, writer.now);
     let mut samples = writer.samples("backend_source_age");
     samples.sort();
@@ -141,7 +141,7 @@ fn a_source_that_was_never_heard_grows_old_too() {
     writer.state.lead(Some(1));
     let beat = |writer: &mut Writer, generation, age: Option<u64>| {
         let sources = vec![Freshness { kind: "services".into(), age: age.map(Duration::from_secs) }];
-        let heartbeat = AgentMessage::Heartbeat { sources, backlog: 0 };
+        let heartbeat = AgentMessage::Heartbeat { sources, backlog: 0, clock_ms: None };
         writer.state.receive(&name("node02"), generation, heartbeat, writer.now);
     };
     let age = |writer: &Writer, seconds: &str| {
@@ -281,9 +281,10 @@ fn names_labels_and_types_stay_as_they_are() {
     let key = Some(SourceKey::new("team1", "web"));
     let unreadable = Unreadable { key, reason: "no ports".into(), more: false };
     let frame = Frame::Delta { changes: vec![Err(unreadable)], age: ChangeAge::default() };
-    for message in
-        [AgentMessage::Heartbeat { sources, backlog: 0 }, AgentMessage::Data(Data { seq: 1, frame, trace: None })]
-    {
+    for message in [
+        AgentMessage::Heartbeat { sources, backlog: 0, clock_ms: None },
+        AgentMessage::Data(Data { seq: 1, frame, trace: None }),
+    ] {
         writer.state.receive(&name("node02"), generation, message, writer.now);
     }
     writer.samples("");

@@ -25,6 +25,7 @@ mod backend_removal;
 mod backend_status;
 mod bad_input;
 mod certificates;
+mod check;
 mod cli;
 mod cycle;
 mod decommission;

@@ -98,8 +98,15 @@ async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
     for expected in [
         "client.certificate ok",
         "client.authorities ok",
+        "client.chain ok",
+        "client.identity ok",
         "server.reached ok",
+        "server.chain ok",
+        "server.certificate ok",
         "server.answers ok",
+        "server.version ok",
+        "server.clock ok",
+        "server.rights ok",
         "writer.leads ok",
         "backend.admitted ok",
         "backend.connected fail",
@@ -110,7 +117,19 @@ async fn a_writer_and_an_administrator_trust_what_gimbalctl_makes() {
     }
     let (_, results) = checked("stranger");
     assert!(
-        results.ends_with(&["server.answers fail", "writer.leads skip", "backend skip"].map(str::to_owned)),
+        results.ends_with(
+            &[
+                "server.answers ok",
+                "client.identity fail",
+                "server.version skip",
+                "server.clock skip",
+                "server.rights skip"
+            ]
+            .into_iter()
+            .chain(["writer.leads skip", "backend skip"])
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+        ),
         "{results:?}"
     );
 

@@ -1,8 +1,10 @@
 //! The roles that users of Gimbal install, from `deploy/rbac`.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Context as _;
+use gimbal_kubernetes_client::Right;
 use serde_json::{Value, json};
 
 use super::Rule;
@@ -58,6 +60,22 @@ impl Rights {
             rules.retain(|rule| !texts(&rule["resources"]).any(|name| name == resource));
         }
         self
+    }
+
+    /// Returns each thing that is allowed, as a program asks for it.
+    #[must_use]
+    pub fn each(&self) -> BTreeSet<Right> {
+        let right = |question: &Value| {
+            let text = |key: &str| question[key].as_str().unwrap_or_default().to_owned();
+            Right {
+                verb: text("verb"),
+                group: text("group"),
+                resource: text("resource"),
+                name: text("name"),
+                namespace: text("namespace"),
+            }
+        };
+        self.questions().iter().map(right).collect()
     }
 
     pub(super) fn of(roles: Vec<Value>) -> Self {

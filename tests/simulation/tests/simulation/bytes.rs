@@ -81,7 +81,7 @@ fn what_travels() {
     let chunk = data(Frame::SnapshotChunk { pieces: vec![Ok(piece)], digest: None, age: None });
     let kind = |kind: &str| Freshness { kind: kind.into(), age: Some(Duration::from_millis(1500)) };
     let sources = vec![kind("services"), kind("endpointslices")];
-    let heartbeat = on_the_wire(AgentMessage::Heartbeat { sources, backlog: 0 });
+    let heartbeat = on_the_wire(AgentMessage::Heartbeat { sources, backlog: 0, clock_ms: Some(1_800_000_000_000) });
     println!("one endpoint of a Service changed: {delta}, a Service of 100 endpoints: {chunk}, heartbeat: {heartbeat}");
     assert!(delta < 150 && chunk < 2 << 10 && heartbeat < 100, "a message grew: {delta}, {chunk}, {heartbeat}");
 }

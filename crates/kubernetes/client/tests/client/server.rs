@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use futures::{Stream, StreamExt};
-use gimbal_kubernetes_client::{Access, ApiError, Cluster, WatchEvent, WatchScope, watch};
+use gimbal_kubernetes_client::{Access, ApiError, Cluster, Right, WatchEvent, WatchScope, watch};
 use gimbal_kubernetes_objects::{ConfigMap, Meta, Namespace, Object, Service};
 use gimbal_testkit::{Rule, TestCluster, eventually};
 use tokio::time::timeout;
@@ -57,6 +57,29 @@ async fn calls() -> anyhow::Result<()> {
     cluster.delete(Namespace::KIND, "", "team", &team.metadata.uid, "").await?;
     let error = cluster.create(&wanted).await.unwrap_err();
     assert!(matches!(error, ApiError::NamespaceTerminating { .. }), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn rights_that_are_missing() -> anyhow::Result<()> {
+    let server = TestCluster::start().await?;
+    let user = server.user("user-1")?;
+    let cluster = Cluster::connect(&Access::Kubeconfig(user.kubeconfig().to_owned()), "test")?;
+    server.grant(&user, &[Rule::read("", &["services"])]).await?;
+    let mut asked = Right::each("", &["services"], &["list", "watch", "delete"], "");
+    asked.extend(Right::each("discovery.k8s.io", &["endpointslices/restricted"], &["create"], ""));
+    // The API server's authorizer learns of a role a moment after it was made.
+    eventually("what was granted is not missing", Duration::from_secs(30), async || {
+        let missing = cluster.missing_rights(&asked).await?;
+        let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+        anyhow::ensure!(
+            missing == ["delete services", "create endpointslices/restricted.discovery.k8s.io"],
+            "{missing:?}"
+        );
+        Ok::<_, anyhow::Error>(())
+    })
+    .await?;
+    assert_eq!(server.client()?.missing_rights(&asked).await?, [], "who may do everything lacks nothing");
     Ok(())
 }
 

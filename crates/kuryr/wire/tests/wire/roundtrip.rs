@@ -120,7 +120,8 @@ fn agent_messages() -> impl Strategy<Value = AgentMessage<Kuryr>> {
     prop_oneof![
         1 => hello.prop_map(AgentMessage::Hello),
         8 => (any::<u64>(), frame()).prop_map(|(seq, frame)| AgentMessage::Data(Data { seq, frame, trace: None })),
-        1 => (vec(freshness, 0..3), any::<u64>()).prop_map(|(sources, backlog)| AgentMessage::Heartbeat { sources, backlog }),
+        1 => (vec(freshness, 0..3), any::<u64>(), any::<Option<i64>>())
+            .prop_map(|(sources, backlog, clock_ms)| AgentMessage::Heartbeat { sources, backlog, clock_ms }),
         1 => (scope(), words()).prop_map(|(scope, reason)| AgentMessage::ScopeUnknown { scope, reason }),
         1 => credit().prop_map(AgentMessage::ReportCredit),
         1 => any::<u64>().prop_map(AgentMessage::ReportAck),

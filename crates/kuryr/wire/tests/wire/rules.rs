@@ -234,7 +234,11 @@ fn a_message_that_is_wrong_as_a_whole_is_unreadable() {
         (None, "cannot be decoded"),
         (Some(Message::Data(pb::Data { seq: 1, frame: None })), "content of a data frame is missing"),
         (
-            Some(Message::Heartbeat(shared::Heartbeat { sources: vec![Default::default(); 65], backlog: 0 })),
+            Some(Message::Heartbeat(shared::Heartbeat {
+                sources: vec![Default::default(); 65],
+                backlog: 0,
+                clock_ms: None,
+            })),
             "sources has 65",
         ),
         (Some(Message::Hello(shared::Hello { backend: "x".repeat(1025), ..Default::default() })), "backend has 1025"),

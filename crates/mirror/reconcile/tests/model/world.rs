@@ -362,7 +362,12 @@ impl World {
         let agent = &self.agents[agent];
         let Some((generation, _)) = &agent.stream else { return };
         let sources = vec![Freshness { kind: "services".into(), age: Some(age) }];
-        self.writer.receive(&agent.name, *generation, AgentMessage::Heartbeat { sources, backlog: 0 }, self.now);
+        self.writer.receive(
+            &agent.name,
+            *generation,
+            AgentMessage::Heartbeat { sources, backlog: 0, clock_ms: None },
+            self.now,
+        );
     }
 
     /// Carries out the writer's outputs.

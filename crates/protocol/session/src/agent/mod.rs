@@ -74,6 +74,8 @@ pub struct AgentEnd<P: Payload = Services> {
     unknown: UnknownScopes,
     rest_unknown: bool,
     freshness: Vec<Freshness>,
+    /// The clock's time, for the next heartbeat.
+    clock_ms: Option<i64>,
     /// Entries that changed while no stream carried changes, and since when, until a snapshot carries them.
     unsent: BTreeMap<P::Key, ChangeSince>,
     /// What the writer rejects, and what fits in no frame.
@@ -105,6 +107,7 @@ impl<P: Payload> AgentEnd<P> {
             unknown: UnknownScopes::default(),
             rest_unknown: false,
             freshness: Vec::new(),
+            clock_ms: None,
             unsent: BTreeMap::new(),
             rejects: BTreeMap::new(),
             too_large: BTreeMap::new(),
@@ -213,6 +216,12 @@ impl<P: Payload> AgentEnd<P> {
     /// [`Self::next`].
     pub fn set_freshness(&mut self, freshness: Vec<Freshness>) {
         self.freshness = freshness;
+    }
+
+    /// Sets the time of this machine's clock for the next heartbeat, in milliseconds since 1970. Without it heartbeats have
+    /// none. Call it shortly before [`Self::next`], too.
+    pub fn set_clock(&mut self, clock_ms: i64) {
+        self.clock_ms = Some(clock_ms);
     }
 
     /// Called when a stream is open. [`Self::next`] then returns Hello.

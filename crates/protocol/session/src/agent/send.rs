@@ -96,7 +96,7 @@ impl<P: Payload> AgentEnd<P> {
         let stream = self.stream.as_mut()?;
         stream.heartbeat_due(now).filter(|due| *due <= now)?;
         stream.last_heartbeat = Some(now);
-        Some(AgentMessage::Heartbeat { sources: self.freshness.clone(), backlog })
+        Some(AgentMessage::Heartbeat { sources: self.freshness.clone(), backlog, clock_ms: self.clock_ms })
     }
 
     /// Queues the entries of namespaces that no snapshot can cover, for they are unknown or have an entry that is too large, so

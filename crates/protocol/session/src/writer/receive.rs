@@ -17,8 +17,8 @@ impl<P: Payload> WriterEnd<P> {
         match message {
             AgentMessage::Hello(_) => out.push(self.broke_a_rule("a second Hello came on one stream")),
             AgentMessage::Data(data) => self.data(data, now, &mut out),
-            AgentMessage::Heartbeat { sources, backlog } => {
-                self.sources.heard(sources, now);
+            AgentMessage::Heartbeat { sources, backlog, clock_ms } => {
+                self.sources.heard(sources, clock_ms, now);
                 self.backlog = backlog;
             }
             AgentMessage::ScopeUnknown { scope, reason } => {

@@ -15,6 +15,8 @@ pub(super) struct HeardSources {
     opened: Option<Instant>,
     /// When the last heartbeat of that stream came.
     heartbeat: Option<Instant>,
+    /// The agent's clock then, in milliseconds since 1970, if it said so.
+    clock_ms: Option<i64>,
     /// Since when each kind of the last heartbeat is silent. It outlives streams: an agent that restarts behind a silent
     /// source has heard nothing, and does not know for how long.
     silent_since: BTreeMap<String, Instant>,
@@ -23,11 +25,11 @@ pub(super) struct HeardSources {
 impl HeardSources {
     /// A stream opened.
     pub(super) fn opened(&mut self, now: Instant) {
-        (self.opened, self.heartbeat) = (Some(now), None);
+        (self.opened, self.heartbeat, self.clock_ms) = (Some(now), None, None);
     }
 
     /// A heartbeat came.
-    pub(super) fn heard(&mut self, sources: Vec<Freshness>, now: Instant) {
+    pub(super) fn heard(&mut self, sources: Vec<Freshness>, clock_ms: Option<i64>, now: Instant) {
         let before = std::mem::take(&mut self.silent_since);
         for Freshness { kind, age } in &sources {
             let heard = age.and_then(|age| now.checked_sub(age));
@@ -36,7 +38,7 @@ impl HeardSources {
             let oldest = self.silent_since.entry(kind.clone()).or_insert(since);
             *oldest = since.min(*oldest);
         }
-        (self.freshness, self.heartbeat) = (sources, Some(now));
+        (self.freshness, self.heartbeat, self.clock_ms) = (sources, Some(now), clock_ms);
     }
 }
 
@@ -51,6 +53,14 @@ impl<P: Payload> WriterEnd<P> {
     /// never heard is silent since an earlier agent heard it, or else since the first stream whose agent awaited it.
     pub fn silent_since(&self) -> impl Iterator<Item = (&str, Instant)> {
         self.sources.silent_since.iter().map(|(kind, since)| (kind.as_str(), *since))
+    }
+
+    /// Returns what the agent's clock shows now, in milliseconds since 1970, if it has gone on since the last heartbeat of the
+    /// stream; `None`: the agent did not say.
+    #[must_use]
+    pub fn agent_clock_ms(&self, now: Instant) -> Option<i64> {
+        let since = now.saturating_duration_since(self.sources.heartbeat?).as_millis();
+        Some(self.sources.clock_ms?.saturating_add(i64::try_from(since).unwrap_or(i64::MAX)))
     }
 
     /// Returns how long ago the kind that was silent for longest was heard; `None` before the first heartbeat of the

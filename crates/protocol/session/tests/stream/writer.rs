@@ -65,7 +65,7 @@ fn data_on_a_dataless_stream_breaks_the_rules() {
     let mut writer = holding(&[("a", service("1", []))], now);
     writer.open(&Hello { held: None, ..hello(&[]) }, "b", 2, now);
     writer.take_messages();
-    assert!(writer.receive(Heartbeat { sources: Vec::new(), backlog: 9 }, now).is_empty());
+    assert!(writer.receive(Heartbeat { sources: Vec::new(), backlog: 9, clock_ms: None }, now).is_empty());
     writer.request_snapshot([], "guard");
     assert!(writer.take_messages().is_empty(), "no snapshot can come");
     assert_eq!(writer.receive(begin(1, Scope::All), now), [WriterOutput::Close]);
@@ -205,7 +205,8 @@ fn silence_ends_the_stream() {
     let mut writer = holding(&[("a", service("1", []))], now);
     let beat = now + Duration::from_secs(10);
     let fresh = vec![Freshness { kind: "services".into(), age: None }];
-    writer.receive(Heartbeat { sources: fresh.clone(), backlog: 3 }, beat);
+    writer.receive(Heartbeat { sources: fresh.clone(), backlog: 3, clock_ms: Some(7_000) }, beat);
+    assert_eq!(writer.agent_clock_ms(beat + Duration::from_secs(2)), Some(9_000), "it has gone on since");
     assert_eq!((writer.freshness(), writer.backlog(), writer.last_heard()), (&*fresh, 3, Some(beat)));
     assert!(writer.tick(now + Duration::from_secs(24)).is_empty());
     assert_eq!(writer.next_deadline(), Some(now + Duration::from_secs(25)));

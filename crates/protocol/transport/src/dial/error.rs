@@ -77,7 +77,7 @@ impl DialError {
     }
 }
 
-pub(super) fn certificate_problem(reason: &CertificateError) -> String {
+pub(crate) fn certificate_problem(reason: &CertificateError) -> String {
     match reason {
         // A new CA that has the name of the old one shows as a bad signature.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => "it is not signed by this CA".to_owned(),

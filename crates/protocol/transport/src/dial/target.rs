@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gimbal_error_text::one_line;
 use hyper_util::rt::TokioIo;
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -181,14 +181,29 @@ impl Way {
         if !self.target.0.tls && !plaintext_allowed(&self.address) {
             return Err(DialError::Plaintext(self.address));
         }
-        let unreachable = |source| self.target.unreachable(source);
-        let connected = timeout(reach, TcpStream::connect(self.address)).await;
-        let socket = connected.map_err(|_| self.target.timeout(reach))?.map_err(unreachable)?;
-        socket.set_nodelay(true).map_err(unreachable)?;
+        let socket = self.socket(reach).await?;
         match patience {
             Patience::Long => self.talk(socket, tls, KEEPALIVE).await,
             Patience::Short => self.talk(Heard::new(socket, SHORT.0), tls, SHORT.1).await,
         }
+    }
+
+    async fn socket(&self, reach: Duration) -> Result<TcpStream, DialError> {
+        let unreachable = |source| self.target.unreachable(source);
+        let connected = timeout(reach, TcpStream::connect(self.address)).await;
+        let socket = connected.map_err(|_| self.target.timeout(reach))?.map_err(unreachable)?;
+        socket.set_nodelay(true).map_err(unreachable)?;
+        Ok(socket)
+    }
+
+    /// Returns the certificates that the server shows in a handshake, and ends the connection.
+    pub(super) async fn certificate_chain(
+        &self,
+        tls: &ClientTls,
+        reach: Duration,
+    ) -> Result<Vec<CertificateDer<'static>>, DialError> {
+        let stream = self.target.handshake(self.socket(reach).await?, tls).await?;
+        Ok(stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec())
     }
 
     async fn talk<IO>(&self, socket: IO, tls: Option<&ClientTls>, ask: Duration) -> Result<Channel, DialError>

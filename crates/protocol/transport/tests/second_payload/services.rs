@@ -17,6 +17,10 @@ pub struct Inspected(pub InspectionGate);
 impl InspectionService for Inspected {
     type WatchStream = BoxStream<'static, Result<pb::WatchResponse, Status>>;
 
+    async fn get_server(&self, _: Request<pb::GetServerRequest>) -> Result<Response<pb::GetServerResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
     async fn list_clusters(
         &self,
         request: Request<pb::ListClustersRequest>,

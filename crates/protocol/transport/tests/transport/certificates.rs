@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use gimbal_session::{Goodbye, GoodbyeReason, WriterMessage};
 use gimbal_transport::{
     AgentSender, Certificate, ClientTls, Denied, DialError, LinkError, Problem, Reloaded, TlsCredentials, TlsFiles,
-    WriterMessages, client_tls, open, pb,
+    WriterMessages, certificate_chain, client_chain, client_tls, open, pb,
 };
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::aws_lc_rs::{default_provider, sign::any_supported_type};
@@ -122,6 +122,42 @@ async fn nothing_more_is_served_on_a_connection_whose_certificate_is_denied() {
     tokio::time::timeout(SOON, stream.outgoing.closed()).await.unwrap();
     let error = open::<gimbal_session::Services>(channel).await.map(|_| ()).unwrap_err();
     assert!(!error.to_string().contains(GONE), "{error}");
+}
+
+#[tokio::test]
+async fn what_the_server_shows_is_shown_once_it_is_verified() {
+    let pki = Pki::new();
+    let files = pki.issue(&["localhost"]);
+    let mut server = Server::start(Some(&files)).await;
+    let url = format!("https://localhost:{}", server.address.port());
+    let shown = certificate_chain(&url, &pki.client(&["a"]), SOON).await.unwrap();
+    assert_eq!(shown[..], [CertificateDer::from_pem_file(&files.cert).unwrap()]);
+    // What nobody vouches for is not shown.
+    let mut other = pki.issue(&["a"]);
+    other.ca = Pki::named("another").issue(&["a"]).ca;
+    let problem = certificate_chain(&url, &client_tls(&other).unwrap(), SOON).await.unwrap_err();
+    assert!(matches!(&problem, DialError::ServerCertificate { .. }), "{problem}");
+    server.refusal().await;
+}
+
+#[test]
+fn a_client_is_verified_as_a_server_would_verify_it() {
+    let (pki, other) = (Pki::new(), Pki::named("another"));
+    client_chain(&pki.issue(&["a"])).unwrap();
+    let own = pki.issue(&["a"]);
+    let ended = pki.issue_with(&["a"], |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
+    let for_servers = pki.issue_with(&["a"], |params| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    });
+    for (files, words) in [
+        (TlsFiles { ca: other.ca(), ..own.clone() }, "it is not signed by this CA"),
+        (ended, "it has expired"),
+        (for_servers, "purpose"),
+        (TlsFiles { key: pki.issue(&["b"]).key, ..own }, "is not the key of the certificate"),
+    ] {
+        let problem = client_chain(&files).unwrap_err().to_string();
+        assert!(problem.contains(words), "{problem}");
+    }
 }
 
 /// Issues a certificate that expires after `seconds`.

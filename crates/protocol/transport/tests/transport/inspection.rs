@@ -92,6 +92,24 @@ async fn a_backend_sees_itself_an_admin_everything_a_stranger_nothing() {
 }
 
 #[tokio::test]
+async fn who_asks_is_told_who_it_is_and_a_stranger_nothing() {
+    let pki = Pki::new();
+    let server = Server::start(Some(&pki.issue(&["localhost"]))).await;
+    for (name, only, rights) in
+        [("spiffe://test/admin", "", Some(pb::Rights::default())), ("spiffe://test/backend/node02", "node02", None)]
+    {
+        let mut client = InspectionServiceClient::new(as_(&server, &pki, name).await);
+        let before = gimbal_transport::clock_ms();
+        let told = client.get_server(pb::GetServerRequest {}).await.unwrap().into_inner().server.unwrap();
+        assert!((before..=gimbal_transport::clock_ms()).contains(&told.clock_ms), "{told:?}");
+        let caller = pb::Caller { names: vec![name.into()], only: only.into() };
+        assert_eq!((told.version.as_str(), told.caller, told.rights), ("test/1.2.3", Some(caller), rights));
+    }
+    let mut stranger = InspectionServiceClient::new(as_(&server, &pki, "spiffe://test/stranger").await);
+    assert_eq!(stranger.get_server(pb::GetServerRequest {}).await.unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
 async fn pages_of_any_size_show_each_service_once() {
     let server = Server::start(None).await;
     let mut client = InspectionServiceClient::new(server.dial(None).await.unwrap());

@@ -23,6 +23,10 @@ impl Inspection for Talker {
         Ok(Viewer::All)
     }
 
+    async fn server(&self, _: &Viewer) -> Result<pb::Server, Status> {
+        Err(Status::unimplemented("not asked"))
+    }
+
     async fn list_backends(&self, _: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         self.0.send_modify(|asked| *asked += 1);
         Ok(vec![pb::Backend { name: "x".repeat(500_000), ..Default::default() }])

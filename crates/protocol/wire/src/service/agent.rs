@@ -23,8 +23,8 @@ impl From<AgentMessage> for pb::SyncRequest {
         let message = match message {
             AgentMessage::Hello(hello) => Some(Message::Hello(encode_hello(hello))),
             AgentMessage::Data(data) => Some(Message::Data(encode_data(data))),
-            AgentMessage::Heartbeat { sources, backlog } => {
-                Some(Message::Heartbeat(encode_heartbeat(&sources, backlog)))
+            AgentMessage::Heartbeat { sources, backlog, clock_ms } => {
+                Some(Message::Heartbeat(encode_heartbeat(&sources, backlog, clock_ms)))
             }
             AgentMessage::ScopeUnknown { scope, reason } => {
                 Some(Message::ScopeUnknown(encode_scope_unknown(&scope, reason)))
@@ -55,8 +55,8 @@ fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage> {
         Message::Hello(hello) => AgentMessage::Hello(parse_hello(hello)?),
         Message::Data(data) => AgentMessage::Data(parse_data(data)?),
         Message::Heartbeat(heartbeat) => {
-            let (sources, backlog) = parse_heartbeat(heartbeat)?;
-            AgentMessage::Heartbeat { sources, backlog }
+            let (sources, backlog, clock_ms) = parse_heartbeat(heartbeat)?;
+            AgentMessage::Heartbeat { sources, backlog, clock_ms }
         }
         Message::ScopeUnknown(unknown) => {
             let (scope, reason) = parse_scope_unknown(unknown)?;

@@ -157,7 +157,8 @@ fn agent() -> impl Strategy<Value = AgentMessage> {
     prop_oneof![
         1 => hello.prop_map(AgentMessage::Hello),
         4 => (any::<u64>(), frame(), trace()).prop_map(|(seq, frame, trace)| AgentMessage::Data(Data { seq, frame, trace })),
-        1 => (vec(source, 0..4), any::<u64>()).prop_map(|(sources, backlog)| AgentMessage::Heartbeat { sources, backlog }),
+        1 => (vec(source, 0..4), any::<u64>(), any::<Option<i64>>())
+            .prop_map(|(sources, backlog, clock_ms)| AgentMessage::Heartbeat { sources, backlog, clock_ms }),
         1 => (scope(), ".{0,20}").prop_map(|(scope, reason)| AgentMessage::ScopeUnknown { scope, reason }),
         1 => goodbye().prop_map(AgentMessage::Goodbye),
     ]

@@ -237,7 +237,11 @@ fn a_message_that_is_wrong_as_a_whole_is_unreadable() {
         (Some(Message::ScopeUnknown(pb::ScopeUnknown::default())), "scope is missing"),
         (Some(Message::Goodbye(pb::Goodbye::default())), "reason is 0"),
         (
-            Some(Message::Heartbeat(pb::Heartbeat { sources: vec![Default::default(); 65], backlog: 0 })),
+            Some(Message::Heartbeat(pb::Heartbeat {
+                sources: vec![Default::default(); 65],
+                backlog: 0,
+                clock_ms: None,
+            })),
             "sources has 65 entries",
         ),
     ] {

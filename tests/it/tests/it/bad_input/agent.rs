@@ -100,7 +100,8 @@ impl Agent {
         // Heartbeats keep silence from ending the stream.
         let sender = agent.sender.clone();
         tokio::spawn(async move {
-            let alive = pb::SyncRequest::from(AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0 });
+            let alive =
+                pb::SyncRequest::from(AgentMessage::Heartbeat { sources: Vec::new(), backlog: 0, clock_ms: None });
             while sender.send(alive.encode_to_vec()).await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(2)).await;
             }

@@ -104,6 +104,9 @@ async fn it_sees_and_decides_nothing_of_others() {
     // Queries about other backends.
     let backends = own.call("InspectionService/ListBackends", &json!({})).unwrap();
     assert_eq!(backends["backends"].as_array().map(Vec::len), Some(1), "{backends}");
+    assert!(!backends.to_string().contains("hostile-b"), "names that join its own: {backends}");
+    let server = own.call("InspectionService/GetServer", &json!({})).unwrap();
+    assert_eq!((&server["server"]["caller"]["only"], server["server"].get("rights")), (&json!("hostile"), None));
     refused("InspectionService/ListServices", json!({"backend": "hostile-b"}));
     refused("InspectionService/Watch", json!({"backend": "hostile-b"}));
     refused(

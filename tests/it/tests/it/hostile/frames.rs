@@ -122,7 +122,8 @@ async fn no_frame_costs_more_than_its_own_stream() {
         agent.say(AgentMessage::ScopeUnknown { scope: Scope::Namespaces(names), reason: "x".repeat(5000) }).await;
         let age = Some(Duration::from_millis(u64::MAX));
         let kinds = (0..60).map(|n| Freshness { kind: format!("r{round}k{n}"), age });
-        let heartbeat = AgentMessage::Heartbeat { sources: kinds.collect(), backlog: u64::MAX };
+        let heartbeat =
+            AgentMessage::Heartbeat { sources: kinds.collect(), backlog: u64::MAX, clock_ms: Some(i64::MIN) };
         siege
             .eventually("what it says is shown", async || {
                 agent.say(heartbeat.clone()).await;

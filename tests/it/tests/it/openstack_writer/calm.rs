@@ -65,8 +65,16 @@ async fn a_dry_run_and_a_quarantine_show_their_plan_and_change_nothing() {
         ["check", "of", "result"].map(|key| line[key].as_str().unwrap().to_owned()).join(" ")
     });
     let results: Vec<String> = results.collect();
-    for expected in ["cluster.connected prod1 ok", "cluster.served prod1 ok", "cluster.connected prod2 fail"] {
+    for expected in [
+        "cluster.connected prod1 ok",
+        "cluster.served prod1 ok",
+        "cluster.orphans prod1 ok",
+        "cluster.connected prod2 fail",
+    ] {
         assert!(checked.code == Some(1) && results.iter().any(|one| one == expected), "{expected}: {checked:?}");
+    }
+    for id in ["client.identity", "server.chain", "server.certificate", "server.version", "server.clock"] {
+        assert!(results.iter().any(|one| one.starts_with(id) && one.ends_with(" ok")), "{id}: {checked:?}");
     }
     configure_one(&stage, "prod1", "mode: quarantine");
     expect_why(&stage, &["The cluster is in quarantine"]).await;

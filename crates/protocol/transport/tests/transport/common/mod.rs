@@ -125,6 +125,11 @@ impl Inspection for Answers {
         Err(Status::permission_denied("no admin"))
     }
 
+    async fn server(&self, viewer: &Viewer) -> Result<pb::Server, Status> {
+        let rights = (*viewer == Viewer::All).then(pb::Rights::default);
+        Ok(pb::Server { version: "test/1.2.3".into(), rights, ..Default::default() })
+    }
+
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         let names = ["node01", "node02"].into_iter().filter(|name| viewer.sees(name));
         Ok(names.map(|name| pb::Backend { name: name.into(), ..Default::default() }).collect())
@@ -257,7 +262,7 @@ impl Server {
 }
 
 pub fn heartbeat(backlog: u64) -> AgentMessage {
-    AgentMessage::Heartbeat { sources: Vec::new(), backlog }
+    AgentMessage::Heartbeat { sources: Vec::new(), backlog, clock_ms: None }
 }
 
 pub fn inspection() -> Arc<dyn Inspection> {
