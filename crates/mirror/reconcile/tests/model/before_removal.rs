@@ -293,7 +293,7 @@ fn the_time_before_a_removal_can_be_left_out_before_it_begins() {
     let mut first = None;
     world.settle_watched(Duration::from_secs(5), |world| {
         let (slices, ready) = ready(world);
-        first = first.or((slices < keys.len()).then_some(ready));
+        first = first.or_else(|| (slices < keys.len()).then_some(ready));
     });
     assert!(first.unwrap() > 15, "{first:?} are ready when the first goes");
     assert_eq!(world.services().count(), 0);
