@@ -32,6 +32,7 @@ mod loss;
 mod namespaces;
 mod outputs;
 mod policy;
+mod progress;
 mod quota;
 mod reconciler;
 mod refusals;
@@ -51,9 +52,11 @@ pub use loss::{Facts, GRACE, Loss, LossPolicy, LossRecord, Stage};
 pub use namespaces::{NamespacePolicy, NamespaceRefused, is_namespace};
 pub use outputs::{Counters, Output};
 pub use policy::{Mode, Policy, Quota, RemovalPolicy};
+pub use progress::{Progress, WriteAnswer};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
-    Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference,
-    Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally, Withdrawal,
+    AddressExplanation, Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned,
+    PolicyDifference, Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
+    Withdrawal,
 };
 pub use target::Claim;

@@ -25,7 +25,7 @@ async fn a_dry_run_shows_what_would_be_offered() {
     assert_eq!(services[0].message, "no writer is configured: a dry run");
 
     for (namespace, name, expected) in [
-        ("team-a", "web", "Service team-a/web has 2 endpoints, 2 of them ready, from 1 EndpointSlice objects"),
+        ("team-a", "web", "Service team-a/web has 2 endpoints, 2 of them ready, from 1 EndpointSlice objects: web"),
         ("default", "kubernetes", "Service default/kubernetes is not offered: it is the source's own API server"),
         ("team-a", "none", "the source has no Service team-a/none"),
     ] {
@@ -34,7 +34,11 @@ async fn a_dry_run_shows_what_would_be_offered() {
         let object = Some(pb::explain_request::Object::Source(source));
         // The API server makes its own Service a moment after it is ready.
         eventually("it is explained", crate::common::SOON, async || {
-            let answer = inspection.explain(pb::ExplainRequest { object: object.clone() }).await.unwrap().into_inner();
+            let answer = inspection
+                .explain(pb::ExplainRequest { object: object.clone(), ..Default::default() })
+                .await
+                .unwrap()
+                .into_inner();
             if answer.reasons.contains(&expected.to_owned()) { Ok(()) } else { Err(format!("{answer:?}")) }
         })
         .await
@@ -42,7 +46,7 @@ async fn a_dry_run_shows_what_would_be_offered() {
     }
     let target = pb::ServiceKey { namespace: "team-a".into(), name: "node02-web".into() };
     let object = Some(pb::explain_request::Object::Target(target));
-    let answer = inspection.explain(pb::ExplainRequest { object }).await.unwrap().into_inner();
+    let answer = inspection.explain(pb::ExplainRequest { object, ..Default::default() }).await.unwrap().into_inner();
     assert_eq!(answer.service.unwrap().source.unwrap().name, "web");
     discoverer.stop().await;
 }

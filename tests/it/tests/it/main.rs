@@ -74,3 +74,4 @@ mod through_envoy;
 mod traces;
 mod two_writers;
 mod upgrades;
+mod why;
