@@ -88,7 +88,7 @@ impl Cluster {
             let answer = self.create(&right.review()).await?.status.unwrap_or_default();
             if !answer.allowed && !answer.evaluation_error.is_empty() {
                 let message = format!("whether it may {right} is not known: {}", answer.evaluation_error);
-                return Err(ApiError::Server { message, retry_after: None });
+                return Err(ApiError::Server { message, status: 500, retry_after: None });
             }
             Ok((!answer.allowed).then_some(right))
         });

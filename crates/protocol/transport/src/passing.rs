@@ -215,9 +215,9 @@ fn overtakes<P: WirePayload>(
 ) -> (Option<AgentMessage<P>>, Option<AgentMessage<P>>) {
     match message {
         // What the agent has sent waits here now: as long as it does, the agent has not said everything.
-        AgentMessage::Heartbeat { sources, backlog } => {
+        AgentMessage::Heartbeat { sources, backlog, clock_ms } => {
             let backlog = backlog.saturating_add(entries.max(1));
-            (Some(AgentMessage::Heartbeat { sources, backlog }), None)
+            (Some(AgentMessage::Heartbeat { sources, backlog, clock_ms }), None)
         }
         AgentMessage::Goodbye(_) => (Some(message), None),
         AgentMessage::ScopeUnknown { ref scope, ref reason } => {

@@ -90,7 +90,7 @@ fn its_name_belongs_to_its_source_and_its_removal_is_refused() {
     policy.mode = Mode::Quarantine;
     world.configure(0, Some(policy));
     let id = world.writer.inventory(&name(0)).id(&name(0));
-    let refused = world.writer.decommission(&name(0), &id, world.now).unwrap_err();
+    let refused = world.writer.decommission(&name(0), &id).unwrap_err();
     let why = "its record is for another".to_owned();
     assert_eq!(refused, NotDecommissioned::Withheld { backend: name(0), why });
 }

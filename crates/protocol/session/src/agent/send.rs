@@ -14,8 +14,8 @@ use crate::size::{FRAME, change_len, piece_len, scope_len};
 use crate::split::parts;
 use crate::window::{FrameRoom, WindowShare};
 use crate::{
-    AgentMessage, CarriedBy, ChangeSince, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload,
-    Scope, Summary, capability, key,
+    AgentMessage, ChangeSince, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload, Scope,
+    Summary, capability, key,
 };
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
