@@ -1,5 +1,6 @@
 //! `InspectionService`. Calls are sent to the owner's mailbox, because only the owner reads its state.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use futures::StreamExt;
@@ -18,7 +19,7 @@ use crate::watchers::Batch;
 pub(crate) enum InspectionCall {
     Backend(Reader, oneshot::Sender<pb::Backend>),
     Services(pb::ListServicesRequest, Option<Place>, oneshot::Sender<Part>),
-    Explain(pb::ExplainRequest, Reader, oneshot::Sender<pb::ExplainResponse>),
+    Explain(pb::ExplainRequest, Option<IpAddr>, Reader, oneshot::Sender<pb::ExplainResponse>),
     Follow(pb::WatchRequest, Weak<()>, oneshot::Sender<u64>),
     Next(u64, oneshot::Sender<Batch>),
 }
@@ -91,8 +92,13 @@ impl Inspection for Inspector {
         Ok(batches.flatten().boxed())
     }
 
-    async fn explain(&self, _: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
-        self.ask(|reply| InspectionCall::Explain(request, Reader::Operator, reply)).await
+    async fn explain(
+        &self,
+        _: &Viewer,
+        request: pb::ExplainRequest,
+        address: Option<IpAddr>,
+    ) -> Result<pb::ExplainResponse, Status> {
+        self.ask(|reply| InspectionCall::Explain(request, address, Reader::Operator, reply)).await
     }
 }
 
@@ -114,7 +120,7 @@ impl PageSource for Inspector {
     }
 
     async fn shown_reasons(&self, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
-        self.ask(|reply| InspectionCall::Explain(request, Reader::Page, reply)).await
+        self.ask(|reply| InspectionCall::Explain(request, None, Reader::Page, reply)).await
     }
 
     /// Only a writer knows when a change is written.

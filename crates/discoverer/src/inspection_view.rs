@@ -1,9 +1,10 @@
 //! Turns the state into the answers of `InspectionService`. Read-only.
 
-use std::time::Instant;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
 
-use gimbal_model::{BackendName, SourceKey};
-use gimbal_session::{KeptEntry as _, Key as _, Scope, Services, Summary};
+use gimbal_model::{AddressInSource, BackendName, SourceKey};
+use gimbal_session::{EntryProgress, KeptEntry as _, Key as _, Scope, Services, Summary};
 use gimbal_transport::{Part, Place, pb};
 
 use crate::payload::OfferedPayload;
@@ -159,12 +160,12 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
     }
 
     /// Explains where an object comes from, or why it is missing.
-    pub(crate) fn explain(&self, request: &pb::ExplainRequest) -> pb::ExplainResponse {
+    pub(crate) fn explain(&self, request: &pb::ExplainRequest, address: Option<IpAddr>) -> pb::ExplainResponse {
         match &request.object {
             Some(pb::explain_request::Object::Source(pb::SourceRef { backend, key: Some(key) })) => {
                 if self.is_asked_for(backend) {
                     match P::key_shown_as(&SourceKey::new(&*key.namespace, &*key.name)) {
-                        Some(key) => self.explain_source(&key),
+                        Some(key) => self.explain_source(&key, address),
                         None => reason(format!("{}/{} names none of the {}", key.namespace, key.name, P::ENTRIES)),
                     }
                 } else {
@@ -174,7 +175,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
             Some(pb::explain_request::Object::Target(target)) => {
                 let mut keys = self.publisher.agent.entries().map(|(key, _)| key);
                 match keys.find(|key| P::target(self.backend, key) == *target) {
-                    Some(key) => self.explain_source(key),
+                    Some(key) => self.explain_source(key, address),
                     None => reason(format!(
                         "backend {} offers nothing that would be {}/{} (its namespace as in the source; only the writer knows how namespaces are mapped)",
                         self.backend, target.namespace, target.name
@@ -185,13 +186,49 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
         }
     }
 
-    fn explain_source(&self, key: &P::Key) -> pb::ExplainResponse {
+    fn explain_source(&self, key: &P::Key, address: Option<IpAddr>) -> pb::ExplainResponse {
         let service = self.service(key);
         let mut reasons = self.source.explain(key);
         reasons.extend(service.iter().map(|status| status.message.clone()).filter(|message| !message.is_empty()));
         reasons.extend(self.trouble());
-        pb::ExplainResponse { service, reasons, ..pb::ExplainResponse::default() }
+        pb::ExplainResponse {
+            service,
+            reasons,
+            progress: self.progress(key),
+            address: address.map(|address| self.address(key, address)),
+            ..pb::ExplainResponse::default()
+        }
     }
+
+    /// Returns how far an entry has come, if it is offered.
+    fn progress(&self, key: &P::Key) -> Option<pb::ServiceProgress> {
+        let EntryProgress { reported, sent, acknowledged } = self.publisher.agent.progress(key)?;
+        let since = |at: Instant| millis(self.now.saturating_duration_since(at));
+        Some(pb::ServiceProgress {
+            generation: sent.map_or(0, |frame| frame.generation),
+            seq: sent.map_or(0, |frame| frame.seq),
+            carried_ms: sent.map(|frame| since(frame.at)),
+            reported_ms: Some(since(reported)),
+            acknowledged_ms: acknowledged.map(since),
+            ..pb::ServiceProgress::default()
+        })
+    }
+
+    /// Returns what is known of an address of an entry.
+    fn address(&self, key: &P::Key, address: IpAddr) -> pb::AddressStatus {
+        let AddressInSource { objects, reasons } = self.source.explain_address(key, address);
+        let kept = self.publisher.agent.entry(key);
+        pb::AddressStatus {
+            address: address.to_string(),
+            endpoint: kept.and_then(|kept| P::conditions_at(&kept.entry(), address)).map(Into::into),
+            objects: objects.iter().map(Into::into).collect(),
+            reasons,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 const SYNCED: i32 = pb::ServiceState::Synced as i32;

@@ -221,8 +221,8 @@ impl<S: Source<P>, P: OfferedPayload> OwnerTask<S, P> {
             InspectionCall::Services(request, after, reply) => {
                 reply.send(self.view().part(&request, after.as_ref())).is_ok()
             }
-            InspectionCall::Explain(request, reader, reply) => {
-                reply.send(self.view_for(reader).explain(&request)).is_ok()
+            InspectionCall::Explain(request, address, reader, reply) => {
+                reply.send(self.view_for(reader).explain(&request, address)).is_ok()
             }
             InspectionCall::Follow(request, alive, reply) => {
                 let mut id = 0;

@@ -1,6 +1,8 @@
 //! What a payload adds so that a discoverer can offer it.
 
-use gimbal_model::{BackendName, Service, SourceKey, service_name};
+use std::net::IpAddr;
+
+use gimbal_model::{BackendName, Conditions, Service, SourceKey, service_name};
 use gimbal_session::{Payload, RejectReason, Services};
 use gimbal_transport::{WirePayload, pb};
 
@@ -24,6 +26,12 @@ pub trait OfferedPayload: WirePayload {
     /// Sets the fields of `status` that describe the content of an entry, such as its ports and how many of its parts are
     /// ready. All other fields are set already.
     fn describe(entry: &Self::Entry, status: &mut pb::ServiceStatus);
+
+    /// Returns the conditions of an entry's part with this address: the best, if several have it. The default is for
+    /// entries without addresses.
+    fn conditions_at(_entry: &Self::Entry, _address: IpAddr) -> Option<Conditions> {
+        None
+    }
 
     /// Returns the name of a reason in metrics and logs.
     fn reason_name(reason: <Self as Payload>::Reason) -> &'static str;
@@ -52,6 +60,10 @@ impl OfferedPayload for Services {
         let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
         status.ready_endpoints = ready as u64;
         status.ports = service.header.ports.iter().map(Into::into).collect();
+    }
+
+    fn conditions_at(service: &Service, address: IpAddr) -> Option<Conditions> {
+        service.conditions_at(address)
     }
 
     fn reason_name(reason: RejectReason) -> &'static str {

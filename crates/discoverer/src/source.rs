@@ -1,8 +1,10 @@
 //! What each discoverer implements: a source, and the state that is known of it.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use gimbal_model::AddressInSource;
 use gimbal_session::{Credit, Freshness, Payload, Reject, Scope, Services};
 
 use crate::from_writer::{ContentRequest, SourceReply, UnhandledReport};
@@ -109,6 +111,12 @@ pub trait SourceStatus<P: Payload = Services> {
 
     /// Returns why an entry is offered as it is, or why it is not offered, in sentences.
     fn explain(&self, key: &P::Key) -> Vec<String>;
+
+    /// Returns the objects of the source that have an address of an entry, and why it is offered as it is, or why it is
+    /// not. The default is for sources whose entries have no addresses.
+    fn explain_address(&self, _key: &P::Key, _address: IpAddr) -> AddressInSource {
+        AddressInSource::default()
+    }
 }
 
 /// A source and the connection to it. One task calls all methods, so they must not block and need no locks.

@@ -115,6 +115,18 @@ impl Conditions {
     pub const READY: Self = Self { ready: true, serving: true, terminating: false };
     /// Neither ready nor serving.
     pub const NOT_READY: Self = Self { ready: false, serving: false, terminating: false };
+
+    /// Returns a value that is greater for the better target of traffic.
+    #[must_use]
+    pub fn rank(self) -> impl Ord {
+        (self.ready, !self.terminating, self.serving)
+    }
+
+    /// Returns those of the two that are of the better target.
+    #[must_use]
+    pub fn better(self, other: Self) -> Self {
+        if other.rank() > self.rank() { other } else { self }
+    }
 }
 
 /// Properties that few endpoints have, in an allocation of their own so that the other endpoints stay small. Equal

@@ -4,6 +4,7 @@
 //! Everything here is a plain value, independent of Kubernetes' JSON and of protobuf, and does no I/O.
 
 mod address;
+mod address_place;
 mod canonical;
 mod change;
 mod digest;
@@ -16,6 +17,7 @@ mod namespace_pattern;
 mod service;
 
 pub use address::{AddressRefusal, AddressRules};
+pub use address_place::{AddressInSource, AddressObject};
 pub use change::{Change, EndpointChange};
 pub use digest::{Digest, DigestTree};
 pub use endpoint::{Conditions, Detail, Endpoint, EndpointPort, Family, PortGroup, PortSet, Protocol};

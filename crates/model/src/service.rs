@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::digest::{Digest, endpoint_digest, header_digest};
-use crate::{Endpoint, Endpoints, PortGroup, PortSet, Protocol, SourceKey};
+use crate::{Conditions, Endpoint, Endpoints, PortGroup, PortSet, Protocol, SourceKey};
 
 /// `targetPort` of a Service port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,6 +89,13 @@ impl Service {
     #[must_use]
     pub fn endpoint_count(&self) -> usize {
         self.groups.iter().map(|group| group.endpoints.len()).sum()
+    }
+
+    /// Returns the conditions of the endpoint with this address: the best, if several sets of ports have one.
+    #[must_use]
+    pub fn conditions_at(&self, address: IpAddr) -> Option<Conditions> {
+        let of_groups = self.groups.iter().filter_map(|group| group.endpoints.get(address));
+        of_groups.map(|endpoint| endpoint.conditions).reduce(Conditions::better)
     }
 
     /// Returns the endpoint of this identity.

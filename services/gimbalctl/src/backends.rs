@@ -33,17 +33,18 @@ async fn ask(channel: Channel) -> Result<pb::ListBackendsResponse, Exit> {
     Ok(answer.map_err(failed)?.into_inner())
 }
 
-/// Remarks that the server is a standby, which knows only what the Gimbal cluster holds, before something of it is shown.
+/// Returns the backends, and remarks that the server is a standby, which knows only what the Gimbal cluster holds, before
+/// something of it is shown.
 ///
 /// # Errors
 /// As [`list`]; or the server has no such backend. An empty name is every backend.
-pub async fn check(channel: Channel, backend: &str) -> Result<(), Exit> {
+pub async fn check(channel: Channel, backend: &str) -> Result<pb::ListBackendsResponse, Exit> {
     let answer = ask(channel).await?;
     if !backend.is_empty() && !answer.backends.iter().any(|one| one.name == backend) {
         return Err(Exit::Failure(format!("no backend {backend:?} is known here: gimbalctl backends lists them")));
     }
     standby(answer.writer.as_ref()).iter().for_each(|line| remark(line));
-    Ok(())
+    Ok(answer)
 }
 
 /// Returns what to know about the answer of a writer that does not lead.

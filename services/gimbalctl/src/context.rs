@@ -1,8 +1,10 @@
 //! Contexts: which writers there are and with which certificates they are asked, as in a kubeconfig file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
+use gimbal_model::BackendName;
 use gimbal_runtime::Exit;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,13 +22,18 @@ pub enum ContextCommand {
         /// Its name
         name: String,
     },
-    /// Makes a context of the flags that are given, or changes one: --server, --openstack-server, --tls-cert, --tls-key, --tls-ca
+    /// Makes a context of the flags that are given, or changes one: --server, --openstack-server, --discoverer, --tls-cert,
+    /// --tls-key, --tls-ca
     Set {
         /// Its name
         name: String,
         /// URL of openstack-writer, for `lb`
         #[arg(long, value_name = "URL")]
         openstack_server: Option<String>,
+        /// The discoverer of a backend, for `why`: its URL, asked with the certificate of this context, or the name of a context
+        /// that has both (may be repeated)
+        #[arg(long = "discoverer", value_name = "BACKEND=URL|CONTEXT", value_parser = discoverer)]
+        discoverers: Vec<(String, String)>,
     },
     /// Removes a context; files that it names stay
     Remove {
@@ -46,6 +53,9 @@ pub struct Context {
     /// URL of openstack-writer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openstack_server: Option<String>,
+    /// The discoverer of a backend: its URL, or the name of a context that has it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub discoverers: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_cert: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -106,11 +116,16 @@ pub fn run(command: &ContextCommand, file: Option<&Path>, given: Context, output
             }
             contexts.current = Some(name.clone());
         }
-        ContextCommand::Set { name, openstack_server } => {
+        ContextCommand::Set { name, openstack_server, discoverers } => {
             if name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
                 return Err(Exit::Usage(format!("{name:?} is no name of a context: it is empty or has blanks")));
             }
-            let given = Context { name: name.clone(), openstack_server: openstack_server.clone(), ..absolute(given)? };
+            let given = Context {
+                name: name.clone(),
+                openstack_server: openstack_server.clone(),
+                discoverers: discoverers.iter().cloned().collect(),
+                ..absolute(given)?
+            };
             match contexts.contexts.iter_mut().find(|one| one.name == *name) {
                 Some(one) => one.change(given),
                 None => contexts.contexts.push(given),
@@ -134,13 +149,25 @@ pub fn run(command: &ContextCommand, file: Option<&Path>, given: Context, output
 impl Context {
     /// Takes over what is given.
     fn change(&mut self, given: Self) {
-        let Self { name: _, server, openstack_server, tls_cert, tls_key, tls_ca } = given;
+        let Self { name: _, server, openstack_server, discoverers, tls_cert, tls_key, tls_ca } = given;
         self.server = server.or_else(|| self.server.take());
         self.openstack_server = openstack_server.or_else(|| self.openstack_server.take());
+        self.discoverers.extend(discoverers);
         self.tls_cert = tls_cert.or_else(|| self.tls_cert.take());
         self.tls_key = tls_key.or_else(|| self.tls_key.take());
         self.tls_ca = tls_ca.or_else(|| self.tls_ca.take());
     }
+}
+
+/// Reads the discoverer of a backend.
+fn discoverer(text: &str) -> Result<(String, String), String> {
+    let (backend, place) =
+        text.split_once('=').ok_or_else(|| "write it as BACKEND=URL or BACKEND=CONTEXT".to_owned())?;
+    if place.is_empty() {
+        return Err("there is neither a URL nor the name of a context after \"=\"".to_owned());
+    }
+    let backend = BackendName::parse(backend).map_err(|error| error.to_string())?;
+    Ok((backend.to_string(), place.to_owned()))
 }
 
 /// What a flag names is looked for in the folder where the command runs, and stays the same file.
@@ -178,22 +205,29 @@ fn list(contexts: &Contexts, output: OutputForm) -> String {
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     if output == OutputForm::Json {
         let line = |one: &Context| {
-            let Context { name, server, openstack_server, tls_cert, .. } = one;
+            let Context { name, server, openstack_server, discoverers, tls_cert, .. } = one;
             format!(
                 "{}\n",
                 json!({
                     "context": name, "current": is_current(one), "server": server, "openstackServer": openstack_server,
+                    "discoverers": discoverers,
                     "tlsCert": tls_cert.as_ref().map(|path| path.display().to_string()),
                 })
             )
         };
         return contexts.contexts.iter().map(line).collect();
     }
-    let heads = ["", "CONTEXT", "SERVER", "OPENSTACK", "CERTIFICATE"].map(str::to_owned).to_vec();
+    let heads = ["", "CONTEXT", "SERVER", "OPENSTACK", "CERTIFICATE", "DISCOVERERS"].map(str::to_owned).to_vec();
     let row = |one: &Context| {
         let star = if is_current(one) { "*" } else { "" };
         let url = |url: &Option<String>| url.clone().unwrap_or_default();
-        vec![star.to_owned(), one.name.clone(), url(&one.server), url(&one.openstack_server), path(&one.tls_cert)]
+        let discoverers = one.discoverers.keys().cloned().collect::<Vec<_>>().join(",");
+        let servers = [url(&one.server), url(&one.openstack_server)];
+        [star.to_owned(), one.name.clone()]
+            .into_iter()
+            .chain(servers)
+            .chain([path(&one.tls_cert), discoverers])
+            .collect()
     };
     columns(&std::iter::once(heads).chain(contexts.contexts.iter().map(row)).collect::<Vec<_>>())
 }
@@ -204,7 +238,7 @@ mod tests {
 
     fn set(file: &Path, name: &str, server: &str) {
         let given = Context { server: Some(server.into()), tls_cert: Some("/a/tls.crt".into()), ..Context::default() };
-        let command = ContextCommand::Set { name: name.into(), openstack_server: None };
+        let command = ContextCommand::Set { name: name.into(), openstack_server: None, discoverers: Vec::new() };
         run(&command, Some(file), given, OutputForm::Json).unwrap();
     }
 
@@ -229,7 +263,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("contexts.yaml");
         std::fs::write(&file, "current: a\ncontexts:\n- name: a\n  server: https://a:1\n  tlsCert: tls.crt\n").unwrap();
-        let command = ContextCommand::Set { name: "a".into(), openstack_server: Some("https://o:1".into()) };
+        let command = ContextCommand::Set {
+            name: "a".into(),
+            openstack_server: Some("https://o:1".into()),
+            discoverers: vec![discoverer("node02=https://d:1").unwrap()],
+        };
         run(&command, Some(&file), Context::default(), OutputForm::Json).unwrap();
         let found = find(Some(&file), None).unwrap().unwrap();
         assert_eq!(
@@ -237,6 +275,20 @@ mod tests {
             (Some("https://a:1"), Some("https://o:1"))
         );
         assert_eq!(found.tls_cert, Some(folder.path().join("tls.crt")));
+        let more = ContextCommand::Set {
+            name: "a".into(),
+            openstack_server: None,
+            discoverers: vec![discoverer("node03=node03").unwrap(), discoverer("node02=https://d:2").unwrap()],
+        };
+        run(&more, Some(&file), Context::default(), OutputForm::Json).unwrap();
+        let found = find(Some(&file), None).unwrap().unwrap().discoverers;
+        assert_eq!(
+            found,
+            BTreeMap::from([("node02", "https://d:2"), ("node03", "node03")].map(|(a, b)| (a.into(), b.into())))
+        );
+        for wrong in ["node02", "node02=", "=https://d:1", "Node_02=x"] {
+            assert!(discoverer(wrong).is_err(), "{wrong}");
+        }
         std::fs::write(&file, "contexts:\n- name: a\n  sever: x\n").unwrap();
         assert_eq!(find(Some(&file), None).unwrap_err().code(), 2);
     }

@@ -12,8 +12,8 @@ use gimbal_wire::pb;
 use pb::inspection_service_client::InspectionServiceClient;
 use serde_json::{Value, json};
 
-use self::compare::{Difference, source_with_writer, that_stay, writer_with_cluster};
-pub use self::compare::{Known, service_id};
+pub use self::compare::{DiffPlace, DifferenceKind, Known, service_id, source_with_writer, writer_with_cluster};
+use self::compare::{Difference, that_stay};
 use crate::context::{self, Context};
 use crate::output::{OutputForm, print, remark};
 use crate::refusal::failed;
@@ -85,7 +85,10 @@ async fn differences(what: &DiffArgs, args: &ServerArgs, contexts: Option<&Path>
 
 /// Returns the URL of a discoverer, and the certificates to ask it with: both of a context, or a URL with those that the
 /// command line names.
-fn discoverer(named: &str, given: Context, contexts: Option<&Path>) -> Result<(String, Context), Exit> {
+///
+/// # Errors
+/// There is no such context, or it has no server.
+pub fn discoverer(named: &str, given: Context, contexts: Option<&Path>) -> Result<(String, Context), Exit> {
     if named.contains("://") {
         return Ok((named.to_owned(), given));
     }
@@ -115,7 +118,7 @@ async fn look(what: &DiffArgs, writer: &Server, discoverers: &[Server]) -> Resul
 }
 
 /// Whether a discoverer knows all of a namespace now.
-fn knows(backend: &pb::Backend, namespace: &str) -> bool {
+pub fn knows(backend: &pb::Backend, namespace: &str) -> bool {
     let covers = |scope: &pb::Scope| scope.namespaces.is_empty() || scope.namespaces.iter().any(|one| one == namespace);
     backend.complete && !backend.unknown.iter().filter_map(|unknown| unknown.scope.as_ref()).any(covers)
 }

@@ -5,6 +5,7 @@
 //! gimbalctl backends                         the backends of the writer: what is connected, held, rejected
 //! gimbalctl services --trouble               their Services that are rejected, held or pending
 //! gimbalctl why team1/web --backend node02   why a Service is as it is; without a backend, one of the Gimbal cluster
+//! gimbalctl why team1/web/10.0.0.1 --backend node02 --discoverer node02   where one address of it is, asking both ends
 //! gimbalctl diff --discoverer node02         where source, writer and Gimbal cluster differ
 //! gimbalctl watch                            the same as services, and then each change
 //! gimbalctl approve HOLD --backend node02    releases a removal that the guard holds
@@ -46,7 +47,9 @@ mod output;
 mod refusal;
 mod services;
 mod table;
+mod why;
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,6 +91,9 @@ struct Args {
     /// Form of the output
     #[arg(short, long, env = "GIMBAL_OUTPUT", value_name = "FORM", default_value = "table", global = true)]
     output: OutputForm,
+    /// The discoverers that the context names, by backend.
+    #[arg(skip)]
+    discoverers: BTreeMap<String, String>,
     #[command(subcommand)]
     command: Topic,
 }
@@ -104,15 +110,8 @@ enum Topic {
     Watch(services::WhichServices),
     /// Compares sources, the writer and the Gimbal cluster; exit code 1 if anything differs, 2 if that is not known
     Diff(diff::DiffArgs),
-    /// Says why a Service is as it is
-    Why {
-        /// The Service, as namespace/name: in the source with --backend, else in the Gimbal cluster
-        #[arg(value_parser = services::service_name)]
-        service: services::ServiceRef,
-        /// The backend
-        #[arg(long, default_value = "")]
-        backend: String,
-    },
+    /// Says why a Service, or one address of it, is as it is, and asks both ends
+    Why(why::WhyArgs),
     /// Releases a removal that the guard holds
     Approve {
         /// The id of what is held, from `gimbalctl backends`
@@ -182,6 +181,7 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         // Whether there is a connection is one of the checks.
         Topic::Check(how) => return check::run(how, Asked::Writer, &args).await,
         Topic::Diff(what) => return diff::run(what, &args, contexts.as_deref()).await,
+        Topic::Why(what) => return why::run(what, &args, contexts.as_deref()).await,
         Topic::Adopt(what) => return adopt::run(what, &args).await,
         Topic::Lb(lb::LbCommand::Check(how)) => return check::run(how, Asked::OpenstackWriter, &args).await,
         Topic::Lb(lb::LbCommand::Diff(which)) => return lb::difference(which, &args).await,
@@ -193,12 +193,12 @@ async fn work(mut args: Args) -> Result<(), Exit> {
         | Topic::Man { .. }
         | Topic::Check(_)
         | Topic::Diff(_)
+        | Topic::Why(_)
         | Topic::Adopt(_)
         | Topic::Context(_) => Ok(()),
         Topic::Backends => backends::list(channel, output).await,
         Topic::Services(which) => services::list(which, channel, output).await,
         Topic::Watch(which) => services::watch(which, channel, output).await,
-        Topic::Why { service, backend } => services::why(service, backend, channel, output).await,
         Topic::Approve { id, backend } => decisions::approve(backend, id, channel, output).await,
         Topic::Confirm { source, backend } => decisions::confirm(backend, source, channel, output).await,
         Topic::Decommission(removal) => decisions::decommission(removal, channel, output).await,
@@ -244,6 +244,7 @@ impl Args {
                 "context {name:?} has no such server: gimbalctl context set {name} {flag} URL"
             )));
         }
+        self.discoverers = found.discoverers;
         self.tls_cert = self.tls_cert.take().or(found.tls_cert);
         self.tls_key = self.tls_key.take().or(found.tls_key);
         self.tls_ca = self.tls_ca.take().or(found.tls_ca);
@@ -322,6 +323,8 @@ mod tests {
             "services --backend node02 -n team1 --trouble -o json",
             "why team1/web --backend node02",
             "why team1/node02-web",
+            "why team1/web/10.0.0.1 --backend node02 --discoverer https://a:7444",
+            "why team1/node02-web/fd00::1 --discoverer node02 -o json",
             "watch --trouble",
             "approve 1 --backend node02",
             "confirm 1111 --backend node02",
@@ -338,6 +341,7 @@ mod tests {
             "context list",
             "context use prod",
             "context set prod --server https://a:1 --openstack-server https://b:1",
+            "context set prod --discoverer node02=https://a:7444 --discoverer node03=node03",
             "check --context prod --config contexts.yaml",
             "certs authority",
             "certs authority --dir here --name gimbal-prod",
@@ -365,6 +369,9 @@ mod tests {
         }
         for bad in [
             "why web",
+            "why team1/web/ten",
+            "why team1/web/10.0.0.1/80",
+            "context set prod --discoverer https://a:7444",
             "services -n Bad_NS",
             "approve 1",
             "confirm --backend node02",

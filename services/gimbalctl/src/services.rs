@@ -1,4 +1,4 @@
-//! The Services of backends: where each is published, and why one is not.
+//! The Services of backends, and where each is published.
 
 use std::collections::BTreeSet;
 
@@ -140,70 +140,13 @@ fn event_json(event: &Event) -> Value {
     }
 }
 
-/// Says why a Service is as it is. With a backend it is named as in the source, without as in the Gimbal cluster.
-///
-/// # Errors
-/// As [`list`]; or there is no such Service.
-pub async fn why(service: ServiceRef, backend: String, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    backends::check(channel.clone(), &backend).await?;
-    let ServiceRef { namespace, name } = service;
-    // What was left out at the source is known to the discoverer alone, so this says nothing about the Service itself.
-    let missing = match backend.as_str() {
-        "" => format!("{namespace}/{name} in the Gimbal cluster is not known here as a Service of a backend"),
-        backend => format!("{namespace}/{name} is not known here as a Service of backend {backend}"),
-    };
-    let key = pb::ServiceKey { namespace, name };
-    let object = match backend.as_str() {
-        "" => pb::explain_request::Object::Target(key),
-        _ => pb::explain_request::Object::Source(pb::SourceRef { backend, key: Some(key) }),
-    };
-    let request = pb::ExplainRequest { object: Some(object) };
-    let answer = InspectionServiceClient::new(channel).explain(request).await.map_err(failed)?.into_inner();
-    print(&match output {
-        OutputForm::Table => why_lines(&answer),
-        OutputForm::Json => format!("{}\n", why_json(&answer)),
-    })?;
-    // What was printed says what is known; a script has to see that there is no such thing.
-    answer.service.map(drop).ok_or(Exit::Failure(missing))
-}
-
-/// Returns an explanation for people.
-fn why_lines(answer: &pb::ExplainResponse) -> String {
-    let mut text = String::new();
-    if let Some(status) = &answer.service {
-        text.push_str(&columns(&[heads(), row(status)]));
-    }
-    let mut lines: Vec<String> = answer.reasons.iter().map(|reason| format!("- {reason}")).collect();
-    for claim in &answer.other_claims {
-        lines.push(format!("- {} of backend {} claims the same name", key(claim.key.as_ref()), claim.backend));
-    }
-    for pb::PlannedChange { verb, kind, namespace, name, diff } in &answer.planned {
-        lines.push(format!("would {verb} {kind} {namespace}/{name}"));
-        lines.extend(diff.iter().map(|line| format!("    {line}")));
-    }
-    lines.into_iter().for_each(|line| text.push_str(&columns(&[vec![line]])));
-    text
-}
-
-fn why_json(answer: &pb::ExplainResponse) -> Value {
-    let claim = |claim: &pb::SourceRef| json!({"backend": claim.backend, "source": key(claim.key.as_ref())});
-    let planned = |change: &pb::PlannedChange| {
-        let pb::PlannedChange { verb, kind, namespace, name, diff } = change;
-        json!({"verb": verb, "kind": kind, "namespace": namespace, "name": name, "diff": diff})
-    };
-    json!({
-        "service": answer.service.as_ref().map(json_of),
-        "reasons": answer.reasons,
-        "otherClaims": answer.other_claims.iter().map(claim).collect::<Vec<_>>(),
-        "planned": answer.planned.iter().map(planned).collect::<Vec<_>>(),
-    })
-}
-
-fn heads() -> Vec<String> {
+/// Returns the heads of the columns of [`row`].
+pub fn heads() -> Vec<String> {
     ["BACKEND", "SOURCE", "TARGET", "STATE", "READY", "PORTS", "MESSAGE"].map(str::to_owned).to_vec()
 }
 
-fn row(status: &pb::ServiceStatus) -> Vec<String> {
+/// Returns a Service as a row of a table.
+pub fn row(status: &pb::ServiceStatus) -> Vec<String> {
     vec![
         status.backend.clone(),
         key(status.source.as_ref()),
@@ -222,7 +165,8 @@ fn ready(status: &pb::ServiceStatus) -> Option<u64> {
     (!is_published_only).then_some(status.ready_endpoints)
 }
 
-fn key(key: Option<&pb::ServiceKey>) -> String {
+/// Returns a name as it is shown.
+pub fn key(key: Option<&pb::ServiceKey>) -> String {
     key.map(|key| format!("{}/{}", key.namespace, key.name)).unwrap_or_default()
 }
 
@@ -255,7 +199,8 @@ fn port(port: &pb::ServicePort) -> String {
     format!("{}{protocol}", port.port)
 }
 
-fn json_of(status: &pb::ServiceStatus) -> Value {
+/// Returns a Service as JSON.
+pub fn json_of(status: &pb::ServiceStatus) -> Value {
     json!({
         "backend": status.backend,
         "source": key(status.source.as_ref()),
@@ -329,29 +274,5 @@ mod tests {
         assert_eq!(event_json(&gone), json!({"gone": {"backend": "node02", "source": "team1/web"}}));
         let done = Event::SnapshotDone(pb::watch_response::SnapshotDone {});
         assert_eq!(event_json(&done), json!({"snapshotDone": true}));
-    }
-
-    #[test]
-    fn an_explanation_has_its_sentences_other_claims_and_plan() {
-        let claim = pb::SourceRef { backend: "node03".into(), key: status().source };
-        let change = pb::PlannedChange {
-            verb: "create".into(),
-            kind: "Service".into(),
-            namespace: "team1".into(),
-            name: "node02-web".into(),
-            diff: vec!["+ port 80".into()],
-        };
-        let answer = pb::ExplainResponse {
-            service: None,
-            reasons: vec!["a\u{1b}b".into()],
-            other_claims: vec![claim],
-            planned: vec![change],
-        };
-        assert_eq!(
-            why_lines(&answer),
-            "- ab\n- team1/web of backend node03 claims the same name\nwould create Service team1/node02-web\n    + port 80\n"
-        );
-        let json = why_json(&answer);
-        assert_eq!((&json["service"], &json["planned"][0]["verb"]), (&Value::Null, &json!("create")));
     }
 }

@@ -4,6 +4,7 @@
 //! list. Otherwise another cluster behind the same address would look like one from which everything was deleted (see
 //! docs/design.md#rule-4).
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_discoverer::{Changed, Coverage, KindHealth, SourceStatus};
@@ -11,7 +12,7 @@ use gimbal_kubernetes_agent::kind_failure;
 use gimbal_kubernetes_client::{ApiError, WatchEvent};
 use gimbal_kubernetes_objects::{self as objects, Object};
 use gimbal_kubernetes_source::{Flavour, KubernetesIndex, Selection};
-use gimbal_model::SourceKey;
+use gimbal_model::{AddressInSource, SourceKey};
 use gimbal_session::{Freshness, Scope};
 
 use causes::Causes;
@@ -306,6 +307,10 @@ impl SourceStatus for SourceState {
 
     fn explain(&self, key: &SourceKey) -> Vec<String> {
         self.index.explain(key)
+    }
+
+    fn explain_address(&self, key: &SourceKey, address: IpAddr) -> AddressInSource {
+        self.index.explain_address(key, address)
     }
 }
 

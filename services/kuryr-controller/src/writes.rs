@@ -162,7 +162,7 @@ fn outcome(result: Result<WrittenObject, ApiError>) -> WriteOutcome {
         | ApiError::Truncated { message }
         | ApiError::Undecodable { message } => WriteOutcome::Unknown(message),
         // What the server says of an object of the user's own is said in full; the rest is not for conditions and Events.
-        ApiError::Invalid { message } | ApiError::TooLarge { message } => WriteOutcome::Refused(message),
+        ApiError::Invalid { message, .. } | ApiError::TooLarge { message } => WriteOutcome::Refused(message),
         error => WriteOutcome::Refused(error.public_reason().to_owned()),
     }
 }

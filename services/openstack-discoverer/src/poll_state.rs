@@ -1,11 +1,12 @@
 //! The state of the cloud as the polls have shown it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gimbal_discoverer::{Changed, Coverage, SourceStatus};
-use gimbal_model::SourceKey;
+use gimbal_model::{AddressInSource, SourceKey};
 use gimbal_octavia_rows::ObjectKind;
 use gimbal_openstack_source::{CloudPoller, ListMode, PollOptions, PollOutcome, PollTrouble, Query, Reply};
 use gimbal_session::{Freshness, Scope};
@@ -327,6 +328,10 @@ impl SourceStatus for PollState {
 
     fn explain(&self, key: &SourceKey) -> Vec<String> {
         self.cloud.explain(key)
+    }
+
+    fn explain_address(&self, key: &SourceKey, address: IpAddr) -> AddressInSource {
+        self.cloud.explain_address(key, address)
     }
 }
 

@@ -8,7 +8,7 @@ use gimbal_kubernetes_client::{ApiError, Cluster};
 use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Meta, Namespace, Object, Service, keys};
 use gimbal_model::BackendName;
 use gimbal_plan::{Action, Body};
-use gimbal_reconcile::{Job, WriteFailure, Written};
+use gimbal_reconcile::{Job, WriteAnswer, WriteFailure, Written};
 use gimbal_schedule::{WriteResult, WriteSample};
 use gimbal_transport::Quiet;
 use tokio::sync::watch;
@@ -42,6 +42,8 @@ pub struct Writes {
 pub struct Sent {
     /// The result for the reconciler.
     pub written: Written,
+    /// What the API server answered, for explanations; `None` if nothing was sent.
+    pub answer: Option<WriteAnswer>,
     /// Measurement for the limiter; `None` if nothing was sent.
     pub sample: Option<WriteSample>,
 }
@@ -63,7 +65,7 @@ impl Writes {
         if sent.iter().all(|sent| sent.written.is_there()) {
             sent.extend(self.write_all(rest, side_by_side).await);
         } else {
-            sent.extend(rest.iter().map(|_| Sent { written: Written::NotSent, sample: None }));
+            sent.extend(rest.iter().map(|_| Sent::nothing()));
         }
         sent
     }
@@ -87,7 +89,7 @@ impl Writes {
     async fn write(&self, action: &Action) -> Sent {
         let sent = Instant::now();
         if !self.may_write() || self.throttle.until(sent).is_some() {
-            return Sent { written: Written::NotSent, sample: None };
+            return Sent::nothing();
         }
         let (verb, result) = match action {
             Action::Create(body) => ("create", self.create(body).await),
@@ -99,9 +101,10 @@ impl Writes {
             }
         };
         if matches!(result, Err(ApiError::Withheld)) {
-            return Sent { written: Written::NotSent, sample: None };
+            return Sent::nothing();
         }
         let (kind, took) = (action.kind().kind, sent.elapsed());
+        let answer = answer(action, verb, &result, sent + took);
         self.metrics.written(verb, kind, result.as_ref().err().map_or("ok", code), took);
         let write_result = result.as_ref().err().map_or(WriteResult::Answered, |error| self.write_result(error));
         let written = match result {
@@ -124,7 +127,7 @@ impl Writes {
                 Written::Failed(failure)
             }
         };
-        Sent { written, sample: Some(WriteSample { sent, took, result: write_result }) }
+        Sent { written, answer: Some(answer), sample: Some(WriteSample { sent, took, result: write_result }) }
     }
 
     /// Logs the API server's own message. It is not sent to agents; they get [`ApiError::public_reason`].
@@ -267,6 +270,24 @@ impl Writes {
     }
 }
 
+impl Sent {
+    fn nothing() -> Self {
+        Self { written: Written::NotSent, answer: None, sample: None }
+    }
+}
+
+/// Returns what the API server answered to a write.
+fn answer(action: &Action, verb: &'static str, result: &Result<Written, ApiError>, at: Instant) -> WriteAnswer {
+    let (status, answer) = match result {
+        // A create that finds the name taken looks who has it.
+        Ok(Written::Found(_) | Written::Failed(_)) => (Some(409), "already_exists"),
+        Ok(_) if matches!(action, Action::Create(_)) => (Some(201), WriteAnswer::OK),
+        Ok(_) => (Some(200), WriteAnswer::OK),
+        Err(error) => (error.status(), code(error)),
+    };
+    WriteAnswer { verb, kind: action.kind().kind, name: action.name().clone(), status, answer, at }
+}
+
 fn bears(meta: &Meta, mark: &str) -> bool {
     meta.labels.get(mark).is_some_and(|manager| **manager == *keys::MANAGER)
 }
@@ -276,7 +297,7 @@ fn failure(error: &ApiError) -> WriteFailure {
         error if error.namespace_missing() => WriteFailure::NamespaceMissing,
         ApiError::NamespaceTerminating { .. } => WriteFailure::NamespaceMissing,
         ApiError::Throttled { retry_after, .. } => WriteFailure::Throttled(*retry_after),
-        ApiError::Invalid { message } => WriteFailure::Invalid(message.clone()),
+        ApiError::Invalid { message, .. } => WriteFailure::Invalid(message.clone()),
         ApiError::TooLarge { message } => WriteFailure::TooLarge(message.clone()),
         ApiError::Forbidden { .. } => WriteFailure::Forbidden(error.public_reason().to_owned()),
         error => WriteFailure::Api(error.public_reason().to_owned()),
@@ -388,7 +409,7 @@ mod tests {
         for error in [
             ApiError::Transport { message: message() },
             ApiError::Timeout { message: message() },
-            ApiError::Server { message: message(), retry_after: None },
+            ApiError::Server { message: message(), status: 500, retry_after: None },
             ApiError::Unauthorized { message: message() },
             ApiError::Forbidden { message: message() },
             ApiError::Undecodable { message: message() },
@@ -401,7 +422,7 @@ mod tests {
         }
         // What is wrong with an object of the backend itself is reported in full.
         let verdict = "Service \"web\" is invalid: spec.ports[0].name: too long";
-        let refused = failure(&ApiError::Invalid { message: verdict.into() });
+        let refused = failure(&ApiError::Invalid { message: verdict.into(), status: Some(422) });
         assert_eq!(refused, WriteFailure::Invalid(verdict.into()));
     }
 }

@@ -1,5 +1,6 @@
 //! Answers inspection calls with what the owner knows. `admin.rs` adds the decisions of administrators.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -7,7 +8,9 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
-use gimbal_reconcile::{Claim, Explanation, Mode, Reconciler, ServiceStatus, SyncState, Tally};
+use gimbal_reconcile::{
+    AddressExplanation, Claim, Explanation, Mode, Progress, Reconciler, ServiceStatus, SyncState, Tally, WriteAnswer,
+};
 use gimbal_session::{Scope, Summary};
 use gimbal_transport::{Inspection, Part, Peer, Place, Viewer};
 use gimbal_wire::{pb, source_key, target_key};
@@ -122,22 +125,32 @@ impl Inspection for Answers {
         Ok(tokio_stream::wrappers::ReceiverStream::new(receiver).map(Ok).boxed())
     }
 
-    async fn explain(&self, viewer: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+    async fn explain(
+        &self,
+        viewer: &Viewer,
+        request: pb::ExplainRequest,
+        address: Option<IpAddr>,
+    ) -> Result<pb::ExplainResponse, Status> {
         let invalid = |error: gimbal_wire::WireError| Status::invalid_argument(error.to_string());
-        let explanation = match request.object {
+        let with_address = move |state: &Reconciler, explanation: Explanation| {
+            let address = address.map(|address| state.explain_address(&explanation, address));
+            (explanation, address)
+        };
+        let answer = match request.object {
             Some(pb::explain_request::Object::Target(key)) => {
                 let key = target_key(key).map_err(invalid)?;
-                self.owner.ask(move |state| state.explain_target(&key)).await
+                self.owner.ask(move |state| with_address(state, state.explain_target(&key))).await
             }
             Some(pb::explain_request::Object::Source(source)) => {
                 let key = source_key(source.key.unwrap_or_default()).map_err(invalid)?;
                 let backend =
                     BackendName::parse(&source.backend).map_err(|error| Status::invalid_argument(error.to_string()))?;
-                self.owner.ask(move |state| state.explain_source(&Claim { backend, key })).await
+                self.owner.ask(move |state| with_address(state, state.explain_source(&Claim { backend, key }))).await
             }
             None => return Err(Status::invalid_argument("name an object: target or source")),
         };
-        Ok(explain(viewer, &explanation.map_err(ended)?))
+        let (explanation, address) = answer.map_err(ended)?;
+        Ok(explain(viewer, &explanation, address.as_ref(), Instant::now()))
     }
 }
 
@@ -247,7 +260,12 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// Converts an explanation for a viewer. A viewer of one backend learns of another backend only that it holds the name.
-fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
+fn explain(
+    viewer: &Viewer,
+    explanation: &Explanation,
+    address: Option<&AddressExplanation>,
+    now: Instant,
+) -> pb::ExplainResponse {
     let seen = |claim: &Claim| viewer.sees(claim.backend.as_str());
     let others = explanation.others.iter().filter(|other| seen(other));
     let foreign = explanation.holder.as_ref().is_some_and(|holder| !seen(holder));
@@ -257,8 +275,11 @@ fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
     };
     let target = explanation.status.as_ref().and_then(|status| status.target.as_ref());
     let namespace = target.map_or("", |target| &target.namespace);
+    let known = explanation.status.as_ref().filter(|known| seen(&known.claim));
+    // Without a Service, objects may be those of any backend.
+    let address = address.filter(|_| known.is_some() || *viewer == Viewer::All);
     pb::ExplainResponse {
-        service: explanation.status.as_ref().filter(|known| seen(&known.claim)).map(status),
+        service: known.map(status),
         reasons,
         other_claims: others
             .map(|other| pb::SourceRef { backend: other.backend.to_string(), key: Some((&other.key).into()) })
@@ -267,6 +288,34 @@ fn explain(viewer: &Viewer, explanation: &Explanation) -> pb::ExplainResponse {
             true => Vec::new(),
             false => explanation.planned.iter().map(|change| planned(change, namespace)).collect(),
         },
+        progress: known.map(|_| progress(&explanation.progress, now)),
+        address: address.map(|AddressExplanation { address, sent, objects, reasons }| pb::AddressStatus {
+            address: address.to_string(),
+            endpoint: sent.map(Into::into),
+            objects: objects.iter().map(Into::into).collect(),
+            reasons: reasons.clone(),
+        }),
+    }
+}
+
+fn progress(progress: &Progress, now: Instant) -> pb::ServiceProgress {
+    let Progress { carried, last_write, written } = progress;
+    let since = |at: Instant| millis(now.saturating_duration_since(at));
+    let last_write = last_write.as_ref().map(|WriteAnswer { verb, kind, name, status, answer, at }| pb::WriteAnswer {
+        verb: (*verb).to_owned(),
+        kind: (*kind).to_owned(),
+        name: name.to_string(),
+        status: status.unwrap_or_default().into(),
+        answer: (*answer).to_owned(),
+        age_ms: since(*at),
+    });
+    pb::ServiceProgress {
+        generation: carried.map_or(0, |frame| frame.generation),
+        seq: carried.map_or(0, |frame| frame.seq),
+        carried_ms: carried.map(|frame| since(frame.at)),
+        last_write,
+        written_ms: written.map(since),
+        ..pb::ServiceProgress::default()
     }
 }
 
@@ -286,11 +335,21 @@ mod tests {
             others: vec![claim("a"), claim("b")],
             ..Explanation::default()
         };
+        let address = AddressExplanation {
+            address: "10.0.0.1".parse().unwrap(),
+            sent: None,
+            objects: Vec::new(),
+            reasons: vec!["it is theirs".into()],
+        };
+        let explain = |viewer: &Viewer, explanation: &Explanation| {
+            super::explain(viewer, explanation, Some(&address), Instant::now())
+        };
         let all = explain(&Viewer::All, &explanation);
+        assert!(all.address.is_some() && all.progress.is_none(), "no Service of it is known");
         assert_eq!((all.reasons.len(), all.other_claims.len()), (1, 2));
         let own = explain(&Viewer::Backend(BackendName::parse("b").unwrap()), &explanation);
         assert_eq!(own.reasons, ["the name belongs to another backend"]);
-        assert_eq!(own.other_claims.len(), 1);
+        assert_eq!((own.other_claims.len(), &own.address), (1, &None));
         assert_eq!(explain(&Viewer::Backend(BackendName::parse("a").unwrap()), &explanation).reasons, all.reasons);
     }
 

@@ -111,6 +111,9 @@ impl JobsInFlight {
             if let Some(sample) = sent.sample {
                 self.in_flight.answered(&sample);
             }
+            if let Some(answer) = sent.answer {
+                state.note_answer(&job.target, answer);
+            }
             written.push(sent.written);
         }
         state.finish(&job, written, now);

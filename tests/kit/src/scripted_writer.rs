@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // As in a test: a panic is the report.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -338,7 +339,12 @@ impl Inspection for Blind {
     ) -> Result<futures::stream::BoxStream<'static, Result<pb::WatchResponse, Status>>, Status> {
         Ok(futures::stream::empty().boxed())
     }
-    async fn explain(&self, _: &Viewer, _: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+    async fn explain(
+        &self,
+        _: &Viewer,
+        _: pb::ExplainRequest,
+        _: Option<IpAddr>,
+    ) -> Result<pb::ExplainResponse, Status> {
         Ok(pb::ExplainResponse::default())
     }
 }

@@ -272,7 +272,8 @@ async fn inspection_names_and_explains_the_entries() {
         let key = Some(pb::ServiceKey { namespace: "home".into(), name: name.into() });
         let source = pb::SourceRef { backend: "b".into(), key };
         let object = Some(pb::explain_request::Object::Source(source));
-        let reasons = inspection.explain(pb::ExplainRequest { object }).await.unwrap().into_inner().reasons;
+        let reasons =
+            inspection.explain(pb::ExplainRequest { object, ..Default::default() }).await.unwrap().into_inner().reasons;
         assert!(reasons.join(" ").contains(part), "{reasons:?}");
     }
     discoverer.stop().await;

@@ -194,8 +194,10 @@ impl Cluster {
     /// subresource.
     pub async fn patch_status<T: Object>(&self, meta: &Meta, status: &impl Serialize) -> Result<T, ApiError> {
         let change = serde_json::to_value(status).map(|status| serde_json::json!({ "status": status }));
-        let change =
-            change.map_err(|error| ApiError::Invalid { message: format!("cannot write the status: {error}") })?;
+        let change = change.map_err(|error| ApiError::Invalid {
+            message: format!("cannot write the status: {error}"),
+            status: None,
+        })?;
         self.object(request::merge_patch(T::KIND, meta, Subresource::Status, &change)?).await
     }
 

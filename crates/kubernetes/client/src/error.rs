@@ -58,6 +58,8 @@ pub enum ApiError {
     Invalid {
         /// Human-readable message.
         message: String,
+        /// The HTTP status; `None` if it was refused before it was sent.
+        status: Option<u16>,
     },
     /// 413, or a request above the size limit of etcd.
     #[error("too large: {message}")]
@@ -90,6 +92,8 @@ pub enum ApiError {
     Server {
         /// Human-readable message.
         message: String,
+        /// The HTTP status.
+        status: u16,
         /// The pause that the server asks for, at most five minutes.
         retry_after: Option<Duration>,
     },
@@ -134,6 +138,26 @@ impl ApiError {
     #[must_use]
     pub fn nobody_answered(&self) -> bool {
         matches!(self, Self::Timeout { .. } | Self::Transport { .. })
+    }
+
+    /// Returns the HTTP status that stands for this answer; `None` if there was none. What etcd finds too large, or a patch
+    /// of another object, has a different one on the wire.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Unauthorized { .. } => Some(401),
+            Self::Forbidden { .. } | Self::NamespaceTerminating { .. } => Some(403),
+            Self::NotFound { .. } | Self::NotServed { .. } => Some(404),
+            Self::AlreadyExists { .. } | Self::Conflict { .. } => Some(409),
+            Self::Gone { .. } => Some(410),
+            Self::TooLarge { .. } => Some(413),
+            Self::Throttled { .. } => Some(429),
+            Self::Invalid { status, .. } => *status,
+            Self::Server { status, .. } => Some(*status),
+            Self::Timeout { .. } | Self::Transport { .. } | Self::Withheld => None,
+            // An answer began, and its status was lost with the rest.
+            Self::Truncated { .. } | Self::Undecodable { .. } => None,
+        }
     }
 
     /// Returns the pause that the server asks for, if it does.
@@ -198,8 +222,8 @@ impl ApiError {
             410 => Self::Gone { message },
             413 => Self::TooLarge { message },
             429 => Self::Throttled { message, retry_after },
-            500.. => Self::Server { message, retry_after },
-            _ => Self::Invalid { message },
+            status @ 500.. => Self::Server { message, status, retry_after },
+            status => Self::Invalid { message, status: Some(status) },
         }
     }
 
@@ -220,7 +244,7 @@ mod tests {
     fn statuses() {
         let m = || "m".to_owned();
         for (code, body, expected) in [
-            (400, r#"{"message":"m","reason":"BadRequest"}"#, ApiError::Invalid { message: m() }),
+            (400, r#"{"message":"m","reason":"BadRequest"}"#, ApiError::Invalid { message: m(), status: Some(400) }),
             (401, r#"{"message":"m"}"#, ApiError::Unauthorized { message: m() }),
             (403, r#"{"message":"m","reason":"Forbidden"}"#, ApiError::Forbidden { message: m() }),
             (
@@ -242,7 +266,7 @@ mod tests {
             (409, r#"{"message":"m","reason":"Conflict"}"#, ApiError::Conflict { message: m() }),
             (410, r#"{"message":"m","reason":"Expired"}"#, ApiError::Gone { message: m() }),
             (413, r#"{"message":"m"}"#, ApiError::TooLarge { message: m() }),
-            (422, r#"{"message":"m","reason":"Invalid"}"#, ApiError::Invalid { message: m() }),
+            (422, r#"{"message":"m","reason":"Invalid"}"#, ApiError::Invalid { message: m(), status: Some(422) }),
             (
                 422,
                 r#"{"message":"m","reason":"Invalid","details":{"causes":[{"field":"metadata.uid"}]}}"#,
@@ -253,16 +277,23 @@ mod tests {
                 r#"{"message":"m","details":{"retryAfterSeconds":7}}"#,
                 ApiError::Throttled { message: m(), retry_after: Some(Duration::from_secs(7)) },
             ),
-            (500, r#"{"message":"m"}"#, ApiError::Server { message: m(), retry_after: None }),
-            (503, "m\nmore", ApiError::Server { message: m(), retry_after: None }),
-            (502, "", ApiError::Server { message: "status 502 Bad Gateway".into(), retry_after: None }),
+            (500, r#"{"message":"m"}"#, ApiError::Server { message: m(), status: 500, retry_after: None }),
+            (503, "m\nmore", ApiError::Server { message: m(), status: 503, retry_after: None }),
+            (502, "", ApiError::Server { message: "status 502 Bad Gateway".into(), status: 502, retry_after: None }),
             (
                 500,
                 r#"{"message":"etcdserver: request is too large"}"#,
                 ApiError::TooLarge { message: "etcdserver: request is too large".into() },
             ),
         ] {
-            assert_eq!(read(code, body), expected, "{code} {body}");
+            let error = read(code, body);
+            assert_eq!(error, expected, "{code} {body}");
+            let stands_for = match (code, &error) {
+                (422, ApiError::Conflict { .. }) => 409,
+                (500, ApiError::TooLarge { .. }) => 413,
+                _ => code,
+            };
+            assert_eq!(error.status(), Some(stands_for), "{code} {body}");
         }
     }
 

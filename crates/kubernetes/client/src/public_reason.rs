@@ -43,8 +43,8 @@ mod tests {
             ApiError::NotFound { message: message(), namespace: true },
             ApiError::NotServed { message: message() },
             ApiError::Forbidden { message: message() },
-            ApiError::Invalid { message: message() },
-            ApiError::Server { message: message(), retry_after: None },
+            ApiError::Invalid { message: message(), status: Some(422) },
+            ApiError::Server { message: message(), status: 500, retry_after: None },
             ApiError::Transport { message: message() },
             ApiError::Truncated { message: message() },
         ] {

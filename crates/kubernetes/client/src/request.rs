@@ -172,7 +172,7 @@ fn build(method: Method, uri: String, body: Bytes) -> Result<Call, ApiError> {
 }
 
 fn unwritable(problem: &dyn std::fmt::Display) -> ApiError {
-    ApiError::Invalid { message: format!("cannot write the request: {problem}") }
+    ApiError::Invalid { message: format!("cannot write the request: {problem}"), status: None }
 }
 
 fn object_path(kind: Kind, meta: &Meta, part: Subresource) -> Result<String, ApiError> {
@@ -200,7 +200,7 @@ fn path(kind: Kind, namespace: &str, name: Option<&str>) -> Result<String, ApiEr
 /// Appends one path segment. Names can come from a backend, so one that would lead to another object is refused.
 fn segment(path: &mut String, text: &str) -> Result<(), ApiError> {
     if text.is_empty() || text == "." || text == ".." || text.contains(['/', '%']) {
-        return Err(ApiError::Invalid { message: format!("{text:?} cannot be the name of an object") });
+        return Err(ApiError::Invalid { message: format!("{text:?} cannot be the name of an object"), status: None });
     }
     path.push('/');
     encode(path, text);

@@ -8,6 +8,9 @@ use crate::join_output::{Offers, ServiceHeader};
 use crate::selection::{Flavour, Selection};
 use crate::slice_content::SliceContent;
 
+/// Most objects that a sentence names.
+const NAMED: usize = 3;
+
 pub(crate) fn explain(selection: &Selection, join: &Join<Offers>, key: &SourceKey) -> Vec<String> {
     let mut reasons = Vec::new();
     if !join.is_complete() {
@@ -42,10 +45,7 @@ fn endpoint_reasons(
     header: &ServiceHeader,
     entry: &ServiceRecord<ServiceHeader, SliceContent>,
 ) -> Vec<String> {
-    let kind = match flavour {
-        Flavour::Slices => "EndpointSlice",
-        Flavour::Endpoints => "Endpoints",
-    };
+    let kind = flavour.kind();
     let mut reasons = Vec::new();
     let objects = entry.parts().len();
     if objects == 0 {
@@ -53,8 +53,12 @@ fn endpoint_reasons(
     } else if let Some(service) = Offers::join(header, entry.parts().map(|(_, part)| part)) {
         let ready = service.endpoints().filter(|(_, endpoint)| endpoint.conditions.ready).count();
         let count = service.endpoint_count();
-        reasons
-            .push(format!("Service {key} has {count} endpoints, {ready} of them ready, from {objects} {kind} objects"));
+        let named: Vec<&str> = entry.parts().map(|(name, _)| &**name).take(NAMED).collect();
+        let more = if objects > NAMED { format!(" and {} more", objects - NAMED) } else { String::new() };
+        reasons.push(format!(
+            "Service {key} has {count} endpoints, {ready} of them ready, from {objects} {kind} objects: {}{more}",
+            named.join(", ")
+        ));
     }
     for (name, part) in entry.parts() {
         if let Some(skip) = part.skip {

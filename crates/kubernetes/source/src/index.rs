@@ -1,12 +1,14 @@
 //! Events of the source's watches in, offered Services out.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gimbal_kubernetes_join::Join;
 use gimbal_kubernetes_objects::{self as objects, keys};
-use gimbal_model::{Service, SourceKey};
+use gimbal_model::{AddressInSource, Service, SourceKey};
 
+use crate::address::explain_address;
 use crate::explain::explain;
 use crate::header::header;
 use crate::join_output::{Offers, ServiceHeader};
@@ -136,6 +138,12 @@ impl KubernetesIndex {
     #[must_use]
     pub fn explain(&self, key: &SourceKey) -> Vec<String> {
         explain(&self.selection, &self.join, key)
+    }
+
+    /// Returns the objects that have an endpoint of a Service with this address, and why it is offered as it is.
+    #[must_use]
+    pub fn explain_address(&self, key: &SourceKey, address: IpAddr) -> AddressInSource {
+        explain_address(&self.selection, &self.join, key, address)
     }
 
     fn ignores(&self, flavour: Flavour, namespace: &str) -> bool {

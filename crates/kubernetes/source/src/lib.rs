@@ -11,6 +11,7 @@
 //!
 //! Nothing here waits, reads a clock or knows how the objects were fetched.
 
+mod address;
 mod explain;
 mod header;
 mod index;

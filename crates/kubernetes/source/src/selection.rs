@@ -15,6 +15,16 @@ pub enum Flavour {
     Endpoints,
 }
 
+impl Flavour {
+    /// Returns the kind of the objects.
+    pub(crate) fn kind(self) -> &'static str {
+        match self {
+            Self::Slices => "EndpointSlice",
+            Self::Endpoints => "Endpoints",
+        }
+    }
+}
+
 /// Whether Services are offered by default. The annotation `gimbal.projectcontour.io/export` of a Service overrides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Export {

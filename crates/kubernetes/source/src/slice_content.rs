@@ -134,6 +134,5 @@ pub(crate) fn best(mut endpoints: Vec<Endpoint>) -> Endpoints {
 /// Orders two endpoints of one address, which exist while a controller moves an endpoint between slices. The greater one is
 /// the better target for traffic. Ties are broken by all fields, so that the outcome never depends on the order of events.
 fn by_rank(a: &Endpoint, b: &Endpoint) -> Ordering {
-    let rank = |e: &Endpoint| (e.conditions.ready, !e.conditions.terminating, e.conditions.serving);
-    rank(a).cmp(&rank(b)).then_with(|| a.cmp(b))
+    a.conditions.rank().cmp(&b.conditions.rank()).then_with(|| a.cmp(b))
 }

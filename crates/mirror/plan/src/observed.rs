@@ -1,5 +1,6 @@
 //! The observed objects of one target, in a compact form: there may be half a million endpoints.
 
+mod address;
 mod held;
 mod version;
 

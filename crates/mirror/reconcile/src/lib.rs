@@ -31,6 +31,7 @@ mod loss;
 mod namespaces;
 mod outputs;
 mod policy;
+mod progress;
 mod quota;
 mod reconciler;
 mod refusals;
@@ -50,9 +51,10 @@ pub use loss::{Facts, GRACE, Loss, LossPolicy, LossRecord, Stage};
 pub use namespaces::{NamespacePolicy, NamespaceRefused, is_namespace};
 pub use outputs::{Counters, Output};
 pub use policy::{Mode, Policy, Quota, RemovalPolicy};
+pub use progress::{Progress, WriteAnswer};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
-    Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned, PolicyDifference,
-    Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
+    AddressExplanation, Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned,
+    PolicyDifference, Reconciler, Rehearsal, RehearsedWrite, RemovalState, ServiceStatus, Settings, SyncState, Tally,
 };
 pub use target::Claim;

@@ -2,6 +2,7 @@
 //! own; the modules below this one are the ways in which the parts act together.
 
 mod accounts;
+mod address;
 mod admin;
 mod agents;
 mod answers;
@@ -25,6 +26,7 @@ use gimbal_plan::EndpointsApi;
 use gimbal_schedule::Queue;
 use gimbal_session::{Outcome, WriterLimits};
 
+pub use address::AddressExplanation;
 pub use admin::NotConfirmed;
 pub use decommission::{Decommission, DecommissionOrder, Inventory, NotDecommissioned, RemovalState};
 pub use preview::Tally;

@@ -11,6 +11,7 @@ use gimbal_plan::{Count, Observed};
 use gimbal_schedule::Backoff;
 
 use crate::Tally;
+use crate::progress::LastWrites;
 use crate::refusals::Refusals;
 use crate::targets::IndexedAs;
 
@@ -75,6 +76,8 @@ pub(crate) struct Target {
     counted_for: Option<BackendName>,
     /// The source Service that `settled` belongs to, if that was ever known.
     counted_as: Option<SourceKey>,
+    /// The answers to the last writes of its objects.
+    writes: LastWrites,
     /// Under which backends [`Targets`](crate::targets::Targets) has indexed the target.
     indexed_as: IndexedAs,
 }
@@ -254,6 +257,14 @@ impl Target {
 
     pub(crate) fn set_preview(&mut self, preview: Option<Tally>) {
         self.preview = preview;
+    }
+
+    pub(crate) fn writes(&self) -> &LastWrites {
+        &self.writes
+    }
+
+    pub(crate) fn writes_mut(&mut self) -> &mut LastWrites {
+        &mut self.writes
     }
 
     pub(crate) fn indexed_as(&self) -> &IndexedAs {

@@ -8,6 +8,7 @@
 //! [`CloudPoller`] decides what to fetch and when an object is proven gone. This crate does no I/O, does not wait, and
 //! reads no clock; the caller fetches the rows.
 
+mod address;
 mod explain;
 mod lists;
 mod members;

@@ -1,9 +1,12 @@
-//! A backend in few words for people, from what a server says of it: its state, how old it is, and what a person has to do.
-//! `gimbalctl` and the writer's status page show the same.
+//! A backend in few words for people, from what a server says of it: its state, how old it is, what a person has to do, and how
+//! far one of its Services has come. `gimbalctl` and the status pages show the same.
+
+mod progress;
 
 use std::collections::BTreeMap;
 
 use gimbal_wire::pb;
+pub use progress::{carried, written};
 
 /// Something about a backend that has no place in a column.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod ledger;
 mod message;
 mod namespaces;
 mod payload;
+mod progress;
 mod service;
 mod since;
 mod size;
@@ -27,6 +28,7 @@ pub use message::{
     Reject, Scope, Summary, Unreadable, Welcome, WriterMessage,
 };
 pub use payload::{Content, Entry, KeptEntry, Key, Never, Payload, Reason, StoredReport};
+pub use progress::{CarriedBy, EntryProgress};
 pub use service::{LastGroups, RejectReason, Services, service_len};
 pub use since::{ChangeAge, ChangeSince};
 pub use size::estimated_len;

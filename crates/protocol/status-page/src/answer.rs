@@ -97,7 +97,7 @@ pub(super) async fn why(source: &dyn PageSource, query: &PageQuery) -> Result<pb
     let (namespace, name) = named.ok_or_else(|| Refusal::Failed("name a service as namespace/name".to_owned()))?;
     let key = Some(pb::ServiceKey { namespace: namespace.to_owned(), name: name.to_owned() });
     let object = pb::explain_request::Object::Source(pb::SourceRef { backend: query.backend.clone(), key });
-    Ok(source.shown_reasons(pb::ExplainRequest { object: Some(object) }).await?)
+    Ok(source.shown_reasons(pb::ExplainRequest { object: Some(object), ..pb::ExplainRequest::default() }).await?)
 }
 
 #[cfg(test)]

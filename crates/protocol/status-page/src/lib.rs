@@ -47,7 +47,7 @@ pub trait PageSource: Inspection {
     /// # Errors
     /// As [`Inspection::explain`].
     async fn shown_reasons(&self, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
-        self.explain(&Viewer::All, request).await
+        self.explain(&Viewer::All, request, None).await
     }
 
     /// Returns the lag of each backend over the last hour; `None` where none is measured.
@@ -167,8 +167,7 @@ async fn services(State(page): State<StatusPage>, uri: Uri) -> Result<Response, 
 
 async fn explanation(State(page): State<StatusPage>, uri: Uri) -> Result<Response, Refusal> {
     let (source, _place) = page.question()?;
-    let pb::ExplainResponse { service, reasons, .. } = why(&*source, &PageQuery::read(&uri)?).await?;
-    Ok(json(&shown::explanation(service.as_ref(), &reasons)))
+    Ok(json(&shown::explanation(&why(&*source, &PageQuery::read(&uri)?).await?)))
 }
 
 impl StatusPage {

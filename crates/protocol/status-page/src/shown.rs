@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use gimbal_backend_summary::{BackendNote, certificate_days, held_endpoints, notes, source_age, state as state_of};
+use gimbal_backend_summary::{
+    BackendNote, carried, certificate_days, held_endpoints, notes, source_age, state as state_of, written,
+};
 use gimbal_wire::pb;
 use serde_json::{Value, json};
 
@@ -62,13 +64,30 @@ pub(super) fn service(status: &pb::ServiceStatus) -> Value {
 }
 
 /// Returns why a Service is as it is.
-pub(super) fn explanation(status: Option<&pb::ServiceStatus>, reasons: &[String]) -> Value {
-    json!({"service": status.map(service), "reasons": reasons})
+pub(super) fn explanation(answer: &pb::ExplainResponse) -> Value {
+    let pb::ExplainResponse { service: status, reasons, progress, .. } = answer;
+    let told = progress.iter().flat_map(|progress| carried(progress).into_iter().chain(written(progress)));
+    let reasons: Vec<String> = reasons.iter().cloned().chain(told).collect();
+    json!({"service": status.as_ref().map(service), "reasons": reasons})
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_explanation_says_how_far_the_service_has_come_too() {
+        let progress = pb::ServiceProgress { generation: 7, seq: 12, carried_ms: Some(4000), ..Default::default() };
+        let answer = pb::ExplainResponse {
+            reasons: vec!["because".into()],
+            progress: Some(progress),
+            ..pb::ExplainResponse::default()
+        };
+        let expected = ["because", "came 4s ago as frame 12 of stream 7", "nothing written by this process"];
+        assert_eq!(explanation(&answer), json!({"service": null, "reasons": expected}));
+        let unknown = pb::ExplainResponse { progress: None, ..answer };
+        assert_eq!(explanation(&unknown)["reasons"], json!(["because"]));
+    }
 
     #[test]
     fn a_backend_is_shown_with_what_to_do_and_its_last_hour() {

@@ -1,10 +1,11 @@
 //! The server side of `InspectionService`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use gimbal_model::BackendName;
-use gimbal_wire::pb;
+use gimbal_wire::{asked_address, pb};
 use tonic::{Request, Response, Status};
 
 use crate::{CallSlot, InspectionGate, Part, Peer, Place, page};
@@ -78,8 +79,13 @@ pub trait Inspection: Send + Sync + 'static {
         request: pb::WatchRequest,
     ) -> Result<BoxStream<'static, Result<pb::WatchResponse, Status>>, Status>;
 
-    /// Explains where an object comes from, or why it is missing.
-    async fn explain(&self, viewer: &Viewer, request: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status>;
+    /// Explains where an object comes from, or why it is missing. `address` is that of the request, if it names one.
+    async fn explain(
+        &self,
+        viewer: &Viewer,
+        request: pb::ExplainRequest,
+        address: Option<IpAddr>,
+    ) -> Result<pb::ExplainResponse, Status>;
 }
 
 pub(crate) struct InspectionEdge {
@@ -133,6 +139,7 @@ impl pb::inspection_service_server::InspectionService for InspectionEdge {
         if let Some(pb::explain_request::Object::Source(source)) = &mut request.object {
             viewer.narrow(&mut source.backend)?;
         }
-        self.inspection.explain(&viewer, request).await.map(|answer| slot.answer(answer))
+        let address = asked_address(&request.address).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        self.inspection.explain(&viewer, request, address).await.map(|answer| slot.answer(answer))
     }
 }

@@ -19,7 +19,7 @@ mod values;
 #[cfg(feature = "services")]
 pub use codec::TolerantCodec;
 pub use intern::Interner;
-pub use parse::{WireError, source_key, target_key};
+pub use parse::{WireError, asked_address, source_key, target_key};
 pub use payload::WirePayload;
 pub use service::{agent_message, writer_message};
 

@@ -64,6 +64,18 @@ pub fn target_key(key: pb::ServiceKey) -> Result<TargetKey, WireError> {
     Ok(TargetKey::new(key.namespace, key.name))
 }
 
+/// Parses the address that an explanation is asked for; an empty text names none.
+///
+/// # Errors
+/// Returns an error when the text is no IP address.
+pub fn asked_address(text: &str) -> Result<Option<IpAddr>, WireError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let no_address = |_| WireError::Invalid("address", format!("is no IP address: {:?}", prose(text.to_owned())));
+    text.parse().map(Some).map_err(no_address)
+}
+
 pub(crate) fn check_key(key: &pb::ServiceKey) -> Parsed<()> {
     name("namespace", &key.namespace)?;
     name("name", &key.name)

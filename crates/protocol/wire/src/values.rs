@@ -1,6 +1,6 @@
 //! Converts values of the model to protobuf messages, for the stream and for inspection.
 
-use gimbal_model::{EndpointPort, Protocol, ServicePort, SourceKey, TargetKey, TargetPort};
+use gimbal_model::{AddressObject, Conditions, EndpointPort, Protocol, ServicePort, SourceKey, TargetKey, TargetPort};
 use gimbal_session::{Freshness, RejectReason, Scope, Summary};
 
 use crate::parse::millis;
@@ -53,6 +53,20 @@ impl From<&EndpointPort> for pb::EndpointPort {
             protocol: pb::Protocol::from(*protocol).into(),
             app_protocol: app_protocol.as_deref().map(Into::into),
         }
+    }
+}
+
+impl From<Conditions> for pb::EndpointConditions {
+    fn from(conditions: Conditions) -> Self {
+        let Conditions { ready, serving, terminating } = conditions;
+        Self { ready, serving, terminating }
+    }
+}
+
+impl From<&AddressObject> for pb::AddressObject {
+    fn from(object: &AddressObject) -> Self {
+        let AddressObject { kind, name, conditions } = object;
+        Self { kind: (*kind).to_owned(), name: name.to_string(), conditions: Some((*conditions).into()) }
     }
 }
 

@@ -186,9 +186,9 @@ fn what_a_server_or_a_plug_in_says_is_not_told_to_others() {
         ApiError::Timeout { message: said.clone() },
         ApiError::Forbidden { message: said.clone() },
         ApiError::Unauthorized { message: said.clone() },
-        ApiError::Server { message: said.clone(), retry_after: None },
+        ApiError::Server { message: said.clone(), status: 500, retry_after: None },
         ApiError::Undecodable { message: said.clone() },
-        ApiError::Invalid { message: said },
+        ApiError::Invalid { message: said, status: Some(422) },
     ] {
         let now = Instant::now();
         let mut state = complete(&["mine"], now);

@@ -12,8 +12,8 @@ fn what_a_webhook_says_is_about_one_write_whatever_its_code_is() {
         ApiError::AlreadyExists { message: message() },
         ApiError::NotFound { message: message(), namespace: false },
         ApiError::Forbidden { message: message() },
-        ApiError::Invalid { message: message() },
-        ApiError::Server { message: message(), retry_after: None },
+        ApiError::Invalid { message: message(), status: Some(422) },
+        ApiError::Server { message: message(), status: 500, retry_after: None },
     ] {
         assert_eq!(outcome(Err(error)), WriteOutcome::Refused(words.to_owned()));
     }

@@ -72,3 +72,4 @@ mod through_envoy;
 mod traces;
 mod two_writers;
 mod upgrades;
+mod why;

@@ -357,7 +357,7 @@ mod tests {
     }
 
     fn busy() -> ApiError {
-        ApiError::Server { message: "x".into(), retry_after: None }
+        ApiError::Server { message: "x".into(), status: 500, retry_after: None }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::common::{
     addresses, at, endpoints_from, key, list_nothing, listed, only, service, service_from, slice, slice_from,
 };
 use gimbal_kubernetes_source::{Export, Flavour, KubernetesIndex, Omission, Selection};
+use gimbal_model::{AddressInSource, AddressObject};
 use serde_json::{Value, json};
 
 fn patterns(texts: &[&str]) -> Vec<gimbal_model::NamespacePattern> {
@@ -211,7 +212,7 @@ fn addresses_that_cannot_be_read() {
     assert_eq!(
         index.explain(&key("a/web")),
         [
-            "Service a/web has 2 endpoints, 2 of them ready, from 1 EndpointSlice objects",
+            "Service a/web has 2 endpoints, 2 of them ready, from 1 EndpointSlice objects: s",
             "EndpointSlice s: 5 endpoints without a readable address are left out",
         ]
     );
@@ -268,4 +269,55 @@ fn endpoints_of_an_older_cluster() {
     assert_eq!(only(&mut index).unwrap().endpoint_count(), 0);
     index.delete_endpoints("a", "web");
     assert!(index.skipped().is_empty());
+}
+
+#[test]
+fn an_address_is_found_in_its_slices_or_there_is_why_not() {
+    let mut index = listed(Flavour::Slices);
+    index.apply_service(service("a", "web"));
+    let of = |index: &KubernetesIndex, address: &str| {
+        let found = index.explain_address(&key("a/web"), address.parse().unwrap());
+        let object = |one: &AddressObject| format!("{} {} {}", one.kind, one.name, one.conditions.ready);
+        (found.objects.iter().map(object).collect::<Vec<_>>(), found.reasons)
+    };
+    let nowhere = |why: &str| (Vec::<String>::new(), vec![why.to_owned()]);
+    assert_eq!(of(&index, "10.0.0.1"), nowhere("the source has no EndpointSlice for Service a/web that can be read"));
+
+    let condition = |address: &str, name: &str, set: bool| json!({"addresses": [address], "conditions": {name: set}});
+    let both = json!([at("10.0.0.1"), condition("10.0.0.2", "ready", false)]);
+    index.apply_slice(slice("a", "s1", "web", both));
+    let leaving = json!({"addresses": ["10.0.0.3"], "conditions": {"ready": false, "terminating": true}});
+    index.apply_slice(slice("a", "s2", "web", json!([at("10.0.0.2"), leaving])));
+    let names = json!({
+        "metadata": {"namespace": "a", "name": "s3", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "FQDN", "endpoints": [at("example.com")],
+    });
+    index.apply_slice(slice_from(names));
+    assert_eq!(of(&index, "10.0.0.1"), (vec!["EndpointSlice s1 true".to_owned()], Vec::new()));
+    let twice = [
+        "EndpointSlice s1 has it as not ready",
+        "several objects have it: where they have the same ports, the better endpoint is offered",
+    ];
+    let found = ["EndpointSlice s1 false", "EndpointSlice s2 true"];
+    assert_eq!(of(&index, "10.0.0.2"), (found.map(str::to_owned).to_vec(), twice.map(str::to_owned).to_vec()));
+    let leaves = vec!["EndpointSlice s2 has it as terminating, and not ready".to_owned()];
+    assert_eq!(of(&index, "10.0.0.3"), (vec!["EndpointSlice s2 false".to_owned()], leaves));
+    for absent in ["10.0.0.4", "fd00::1"] {
+        let why = "none of the 2 EndpointSlice objects of Service a/web has an endpoint with it";
+        assert_eq!(of(&index, absent), nowhere(why));
+    }
+    // What is not a Service of the source has its sentence there.
+    assert_eq!(index.explain_address(&key("a/none"), "10.0.0.1".parse().unwrap()), AddressInSource::default());
+}
+
+#[test]
+fn a_sentence_names_few_of_many_slices() {
+    let mut index = listed(Flavour::Slices);
+    index.apply_service(service("a", "web"));
+    for n in 0..5 {
+        index.apply_slice(slice("a", &format!("s{n}"), "web", json!([at(&format!("10.0.0.{n}"))])));
+    }
+    let expected =
+        "Service a/web has 5 endpoints, 5 of them ready, from 5 EndpointSlice objects: s0, s1, s2 and 2 more";
+    assert_eq!(index.explain(&key("a/web")), [expected]);
 }

@@ -1,6 +1,6 @@
 //! The observed state is right in whatever order answers and events arrive.
 
-use gimbal_kubernetes_objects::{EndpointSlice, Endpoints, Meta, Object as _, Service, keys};
+use gimbal_kubernetes_objects::{self as objects, EndpointSlice, Endpoints, Meta, Object as _, Service, keys};
 use gimbal_model::SourceKey;
 use gimbal_plan::{EndpointsApi, Observed, ReportOrder};
 
@@ -188,4 +188,40 @@ fn events_in_any_order() {
         assert!(observe(&mut backwards, body));
     }
     assert_eq!(versions(&backwards), versions(&server.observe()));
+}
+
+#[test]
+fn an_address_is_found_in_each_object_that_has_it() {
+    let mut observed = Observed::default();
+    let endpoint = |address: &str, ready| objects::Endpoint {
+        addresses: vec![address.into()],
+        conditions: objects::EndpointConditions { ready: Some(ready), ..Default::default() },
+        ..Default::default()
+    };
+    for (name, endpoints) in
+        [("a", vec![endpoint("10.0.0.1", true), endpoint("10.0.0.2", true)]), ("b", vec![endpoint("10.0.0.2", false)])]
+    {
+        let object = EndpointSlice { metadata: meta(name, name, "1"), endpoints, ..slice("", "") };
+        assert!(observed.set_slice(&object, ReportOrder::Unordered));
+    }
+    let subset = |number, ready: &[&str], not_ready: &[&str]| {
+        let address = |ip: &&str| objects::EndpointAddress { ip: (*ip).into(), ..Default::default() };
+        objects::EndpointSubset {
+            addresses: ready.iter().map(address).collect(),
+            not_ready_addresses: not_ready.iter().map(address).collect(),
+            ports: vec![objects::SubsetPort { port: number, ..Default::default() }],
+        }
+    };
+    let subsets = vec![subset(80, &["10.0.0.2"], &[]), subset(81, &["10.0.0.3"], &["10.0.0.2"])];
+    let packed = Endpoints { metadata: meta("web", "c", "1"), subsets, ..Default::default() };
+    assert!(observed.set_endpoints(&packed, ReportOrder::Unordered));
+
+    let found = |address: &str| -> Vec<String> {
+        let objects = observed.with_address(address.parse().unwrap(), &"web".into());
+        objects.iter().map(|one| format!("{} {} {}", one.kind, one.name, one.conditions.ready)).collect()
+    };
+    assert_eq!(found("10.0.0.1"), ["EndpointSlice a true"]);
+    assert_eq!(found("10.0.0.2"), ["EndpointSlice a true", "EndpointSlice b false", "Endpoints web true"]);
+    assert_eq!(found("10.0.0.3"), ["Endpoints web true"]);
+    assert!(found("10.0.0.4").is_empty() && found("fd00::1").is_empty());
 }

@@ -8,7 +8,7 @@ use gimbal_session::{Outcome, Reject, RejectReason};
 
 use crate::job::Closing;
 use crate::target::LONGEST_DELAY;
-use crate::{Claim, Job, Output, Reconciler, Urgency, WriteFailure, Written};
+use crate::{Claim, Job, Output, Reconciler, Urgency, WriteAnswer, WriteFailure, Written};
 
 /// Longest delay after the API server rejected an object as invalid or too large, which changes only when somebody
 /// changes a webhook or a limit.
@@ -23,6 +23,13 @@ const CONFLICT: &str = "the API server answers 409 time and again: something cha
 const FOUND_DELAY: Duration = Duration::from_secs(1);
 
 impl Reconciler {
+    /// Remembers what the API server answered to a write, for explanations. It decides nothing.
+    pub fn note_answer(&mut self, key: &TargetKey, answer: WriteAnswer) {
+        if let Some(target) = self.targets.get_mut(key) {
+            target.writes_mut().note(answer);
+        }
+    }
+
     /// Takes the answers to a job: `written` has one for each action, in order.
     pub fn finish(&mut self, job: &Job, written: Vec<Written>, now: Instant) {
         let key = &job.target;

@@ -5,7 +5,8 @@ use gimbal_plan::Action;
 use gimbal_session::{Reject, RejectReason};
 
 use crate::decide::{Ownership, RemovalReason};
-use crate::{Claim, Reconciler, Stage};
+use crate::target::Target;
+use crate::{Claim, Progress, Reconciler, Stage};
 
 /// How far a source Service is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +48,10 @@ pub struct ServiceStatus {
 pub struct Explanation {
     /// The status of its source Service, if one is known.
     pub status: Option<ServiceStatus>,
+    /// The target that it is about, if one is known.
+    pub target: Option<TargetKey>,
+    /// How far that Service has come.
+    pub progress: Progress,
     /// The claim that the object belongs to, as far as is known. The reasons are about this claim.
     pub holder: Option<Claim>,
     /// The reasons, as sentences in order.
@@ -128,12 +133,15 @@ impl Reconciler {
                     } else {
                         explanation.reasons.push(format!("neither the agent nor the Gimbal cluster knows {claim}"));
                     }
+                    // What was written of the target was another's.
+                    explanation.progress = self.progress(claim, None);
                     explanation.others.retain(|other| other != claim);
                 }
                 explanation
             }
             Err(refused) => Explanation {
                 status: self.status(claim),
+                progress: self.progress(claim, None),
                 holder: Some(claim.clone()),
                 reasons: vec![refused.to_string()],
                 ..Explanation::default()
@@ -225,6 +233,21 @@ impl Reconciler {
         });
         let others = target.claims().iter().filter(|other| Some(*other) != claim.as_ref()).cloned().collect();
         let planned = self.preview_of(key);
-        Explanation { status, holder: claim, reasons, others, planned }
+        let progress = match &claim {
+            Some(claim) => self.progress(claim, Some(target)),
+            None => Progress::default(),
+        };
+        Explanation { status, target: Some(key.clone()), progress, holder: claim, reasons, others, planned }
+    }
+
+    /// Returns how far a source Service has come, with the writes of its target.
+    fn progress(&self, claim: &Claim, target: Option<&Target>) -> Progress {
+        let backend = self.desired.get(&claim.backend);
+        let writes = target.map(Target::writes);
+        Progress {
+            carried: backend.and_then(|backend| backend.end().carried_by(&claim.key)),
+            last_write: writes.and_then(|writes| writes.last().cloned()),
+            written: writes.and_then(|writes| writes.accepted()),
+        }
     }
 }

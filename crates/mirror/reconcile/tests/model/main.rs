@@ -11,6 +11,7 @@ mod conflicts;
 mod contested;
 mod decommissioned;
 mod drained;
+mod explained;
 mod guard;
 mod held;
 mod listing;

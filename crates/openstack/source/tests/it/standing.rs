@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::common::faults::{fail, spoil, two_projects};
 use crate::common::{Caller, World, id, small};
-use gimbal_octavia_rows::Existence;
+use gimbal_octavia_rows::{Existence, OperatingStatus};
 use gimbal_openstack_source::{ListMode, MembersError, PollOptions, Query, Reply};
 
 /// New endpoints are published before old ones are removed: with none left, Envoy would answer 503.
@@ -375,4 +375,37 @@ fn what_is_not_carried_is_explained() {
     caller.world.change_member("p1", "m1-0").weight = 0;
     caller.poll();
     assert!(!explained(&caller).contains("weights"), "{}", explained(&caller));
+}
+
+#[test]
+fn an_address_is_found_with_its_member_or_there_is_why_not() {
+    let mut world = small();
+    world.health("p1", "m1-0").operating = OperatingStatus::Error;
+    let mut caller = Caller::bulk(world);
+    caller.poll_until_stable();
+    let of = |caller: &Caller, name: &str, address: &str| {
+        let key = gimbal_model::SourceKey::new("alpha", name);
+        let found = caller.cloud.explain_address(&key, address.parse().unwrap());
+        let objects = found.objects.iter().map(|one| format!("{} {} {}", one.kind, one.name, one.conditions.ready));
+        (objects.collect::<Vec<_>>().join(", "), found.reasons.join(", "))
+    };
+    let is = |objects: &str, reasons: &str| (objects.to_owned(), reasons.to_owned());
+    assert_eq!(
+        of(&caller, "web-lb1", "10.0.1.1"),
+        is("member m1-0 false", "member m1-0 fails its health check (operating_status ERROR)")
+    );
+    assert_eq!(of(&caller, "web-lb1", "10.0.1.2"), is("member m1-1 true", ""));
+    assert_eq!(of(&caller, "web-lb1", "10.0.1.9"), is("", "no member of the pools of load balancer lb1 has it"));
+    assert_eq!(of(&caller, "none", "10.0.1.1"), is("", ""));
+
+    caller.world.change_member("p1", "m1-1").weight = 0;
+    caller.world.change_member("p1", "m1-0").backup = true;
+    caller.poll();
+    assert_eq!(
+        of(&caller, "web-lb1", "10.0.1.2"),
+        is("member m1-1 false", "member m1-1 is left out: its weight is 0 (NoWeight)")
+    );
+    let (objects, reasons) = of(&caller, "web-lb1", "10.0.1.1");
+    assert_eq!(objects, "member m1-0 true", "none works, so all are tried");
+    assert!(reasons.ends_with("member m1-0 is a backup: it is ready only while no primary member works"), "{reasons}");
 }

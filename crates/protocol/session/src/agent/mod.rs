@@ -18,8 +18,8 @@ use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
 use crate::{
-    ChangeSince, Credit, Entry, EntryChange, Freshness, Goodbye, GoodbyeReason, KeptEntry, Key, Payload, Reason,
-    Reject, Scope, Services, UnknownScopes, key,
+    ChangeSince, Credit, Entry, EntryChange, EntryProgress, Freshness, Goodbye, GoodbyeReason, KeptEntry, Key, Payload,
+    Reason, Reject, Scope, Services, UnknownScopes, key,
 };
 use stream::Stream;
 use too_large::TooLargeEntry;
@@ -57,6 +57,7 @@ pub enum StreamState {
 struct Held<P: Payload> {
     entry: P::Kept,
     digest: Digest,
+    progress: EntryProgress,
 }
 
 /// The entries that the source offers; outlives streams. The transport reports what happens and pulls messages with
@@ -146,6 +147,7 @@ impl<P: Payload> AgentEnd<P> {
             return;
         }
         let last_sent = old.map(|held| held.entry.clone());
+        let progress = EntryProgress::reported(since.reported, old.map(|held| held.progress));
         let digest = whole.map(|whole| digest_after(&key, old, &whole));
         if let Some(old) = old {
             self.tree.subtract(key.namespace(), old.digest);
@@ -165,7 +167,7 @@ impl<P: Payload> AgentEnd<P> {
         match (entry, digest) {
             (Some(entry), Some(digest)) => {
                 self.tree.add(key.namespace(), digest);
-                self.entries.insert(key, Held { entry, digest });
+                self.entries.insert(key, Held { entry, digest, progress });
             }
             _ => {
                 self.entries.remove(&key);
@@ -271,6 +273,12 @@ impl<P: Payload> AgentEnd<P> {
     #[must_use]
     pub fn digest(&self, key: &P::Key) -> Option<Digest> {
         self.entries.get(key).map(|held| held.digest)
+    }
+
+    /// Returns how far the entry of a key has come.
+    #[must_use]
+    pub fn progress(&self, key: &P::Key) -> Option<EntryProgress> {
+        self.entries.get(key).map(|held| held.progress)
     }
 
     /// Returns the entries that the writer rejected or that fit in no frame.

@@ -60,7 +60,14 @@ impl<P: Payload> AgentEnd<P> {
                     stream.seq
                 ));
             }
-            WriterMessage::Ack(seq) => stream.acknowledged(seq),
+            WriterMessage::Ack(seq) => {
+                let entries = &mut self.entries;
+                stream.acknowledged(seq, |key| {
+                    if let Some(held) = entries.get_mut(&key) {
+                        held.progress.acknowledged = Some(now);
+                    }
+                });
+            }
             WriterMessage::Credit(credit) => stream.window.set_credit(credit),
             WriterMessage::Resync { need: Need::Nothing, .. } => {}
             WriterMessage::Resync { need, .. } => {

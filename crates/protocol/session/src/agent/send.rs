@@ -196,6 +196,7 @@ impl<P: Payload> AgentEnd<P> {
     fn delta(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(WindowShare::Whole, FRAME);
+        let carried = stream.next_frame(now);
         let mut changes = Vec::new();
         let mut sent: Vec<(P::Key, ChangeSince)> = Vec::new();
         let mut oldest: Option<ChangeSince> = None;
@@ -208,7 +209,12 @@ impl<P: Payload> AgentEnd<P> {
                 if !begun.parts.is_empty() {
                     break;
                 }
-                sent.extend(stream.begun.take().map(|begun| (begun.key, begun.since)));
+                if let Some(begun) = stream.begun.take() {
+                    if let Some(held) = self.entries.get_mut(&begun.key) {
+                        held.progress.send(carried);
+                    }
+                    sent.push((begun.key, begun.since));
+                }
             }
             let Some((key, base, since)) = stream.outbox.oldest() else { break };
             let key = key.clone();
@@ -239,7 +245,7 @@ impl<P: Payload> AgentEnd<P> {
     fn bulk(&mut self, now: Instant) -> Option<AgentMessage<P>> {
         let stream = self.stream.as_mut()?;
         let mut room = stream.window.room(WindowShare::Bulk, FRAME);
-        let target = stream.window.target();
+        let (target, carried) = (stream.window.target(), stream.next_frame(now));
         let snapshot = stream.snapshot.as_mut()?;
         let (mut pieces, mut digest, mut sent) = (Vec::new(), Digest::default(), Vec::new());
         let mut aged = None;
@@ -251,6 +257,9 @@ impl<P: Payload> AgentEnd<P> {
             }
             if let Some((piece, whole)) = snapshot.pop() {
                 digest = digest + whole.unwrap_or_default();
+                if let Some(held) = self.entries.get_mut(&key).filter(|_| whole.is_some()) {
+                    held.progress.send(carried);
+                }
                 let since = whole.and_then(|_| snapshot.take_since(&key));
                 sent.extend(since.map(|since| (key, since)));
                 pieces.push(Ok(piece));

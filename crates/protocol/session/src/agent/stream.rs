@@ -12,7 +12,7 @@ use super::outbox::Outbox;
 use super::snapshot::{LastSent, Snapshot};
 use crate::namespaces::NamespaceSet;
 use crate::window::Window;
-use crate::{ChangeSince, Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
+use crate::{CarriedBy, ChangeSince, Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
 
 /// Interval of heartbeats, unless the payload has [another one](Payload::HEARTBEAT).
 pub const HEARTBEAT: Duration = Duration::from_secs(5);
@@ -124,9 +124,14 @@ impl<P: Payload> Stream<P> {
         self.outbox.ages().chain(begun).chain(sent).chain(self.snapshot.iter().flat_map(Snapshot::unsent_ages))
     }
 
-    /// The writer has acknowledged all frames up to this number.
-    pub(super) fn acknowledged(&mut self, seq: u64) {
-        self.window.acknowledged(seq, drop);
+    /// Returns the frame that would be sent now.
+    pub(super) fn next_frame(&self, now: Instant) -> CarriedBy {
+        CarriedBy { generation: self.generation.unwrap_or_default(), seq: self.seq + 1, at: now }
+    }
+
+    /// The writer has acknowledged all frames up to this number. Calls `done` for each key that no later frame carries.
+    pub(super) fn acknowledged(&mut self, seq: u64, done: impl FnMut(P::Key)) {
+        self.window.acknowledged(seq, done);
         while self.unacknowledged.pop_front_if(|sent| sent.seq <= seq).is_some() {}
     }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use gimbal_model::{Digest, DigestTree};
 
 use crate::namespaces::NamespaceSet;
-use crate::{Entry, Key, Payload, Scope, UnknownScopes, key};
+use crate::{CarriedBy, Entry, Key, Payload, Scope, UnknownScopes, key};
 
 #[derive(Debug, Clone)]
 struct Held<P: Payload> {
     entry: Arc<P::Entry>,
     digest: Digest,
+    /// The frame that carried it last.
+    carried: Option<CarriedBy>,
 }
 
 /// Entries with their digests, and keys that were removed explicitly.
@@ -37,6 +39,17 @@ impl<P: Payload> Holdings<P> {
         self.entries.get(key).map(|held| held.digest)
     }
 
+    pub(super) fn carried_by(&self, key: &P::Key) -> Option<CarriedBy> {
+        self.entries.get(key)?.carried
+    }
+
+    /// A frame has carried an entry.
+    pub(super) fn carried(&mut self, key: &P::Key, frame: CarriedBy) {
+        if let Some(held) = self.entries.get_mut(key) {
+            held.carried = Some(frame);
+        }
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (&P::Key, &Arc<P::Entry>)> {
         self.entries.iter().map(|(key, held)| (key, &held.entry))
     }
@@ -49,7 +62,7 @@ impl<P: Payload> Holdings<P> {
         self.take(&key);
         self.removed.remove(&key);
         self.tree.add(key.namespace(), digest);
-        self.entries.insert(key, Held { entry, digest });
+        self.entries.insert(key, Held { entry, digest, carried: None });
     }
 
     /// Applies an update. Returns false if there is no entry to apply it to.

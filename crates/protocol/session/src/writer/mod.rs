@@ -23,8 +23,8 @@ use gimbal_model::{Digest, DigestTree};
 use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
 use crate::{
-    Credit, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services, Summary,
-    UnknownScopes, Welcome, WriterMessage,
+    CarriedBy, Credit, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services,
+    Summary, UnknownScopes, Welcome, WriterMessage,
 };
 use contents::RequestedContents;
 use holdings::{Holdings, Knowledge};
@@ -335,6 +335,12 @@ impl<P: Payload> WriterEnd<P> {
     #[must_use]
     pub fn digest(&self, key: &P::Key) -> Option<Digest> {
         self.holdings.digest(key)
+    }
+
+    /// Returns the frame that carried the entry of a key last.
+    #[must_use]
+    pub fn carried_by(&self, key: &P::Key) -> Option<CarriedBy> {
+        self.holdings.carried_by(key)
     }
 
     /// Returns all entries, in order of their keys.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::rejects::invalid;
 use super::{WriterEnd, WriterOutput};
-use crate::{AgentMessage, Data, Frame, GoodbyeReason, Payload, Scope, WriterMessage};
+use crate::{AgentMessage, CarriedBy, Data, Frame, GoodbyeReason, Payload, Scope, WriterMessage};
 
 impl<P: Payload> WriterEnd<P> {
     /// Handles a message of the open stream. Ignores messages that come after it was closed.
@@ -95,6 +95,7 @@ impl<P: Payload> WriterEnd<P> {
                 return;
             }
         }
+        let (carried, before) = (CarriedBy { generation: self.generation, seq: data.seq, at: now }, out.len());
         match data.frame {
             Frame::SnapshotBegin { scope } => self.begin(scope, now),
             Frame::SnapshotChunk { pieces, digest, .. } => {
@@ -106,6 +107,11 @@ impl<P: Payload> WriterEnd<P> {
             Frame::SnapshotEnd { summary } => self.end(summary, data.seq, now, out),
             Frame::Delta { changes, .. } => {
                 changes.into_iter().for_each(|change| self.change(change, data.seq, now, out));
+            }
+        }
+        for output in out.iter().skip(before) {
+            if let WriterOutput::Changed(key) = output {
+                self.holdings.carried(key, carried);
             }
         }
     }

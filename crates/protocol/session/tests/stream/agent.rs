@@ -1,10 +1,10 @@
 //! The agent: opening, control messages, changes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gimbal_session::{
-    AgentMessage, AgentVerdict, ChangeAge, Credit, Frame, Goodbye, GoodbyeReason, HEARTBEAT, Need, PieceChange,
-    RejectReason, Scope, StreamState, WriterMessage,
+    AgentMessage, AgentVerdict, ChangeAge, Credit, EntryProgress, Frame, Goodbye, GoodbyeReason, HEARTBEAT, Need,
+    PieceChange, RejectReason, Scope, StreamState, Welcome, WriterMessage,
 };
 
 use crate::common::{
@@ -262,4 +262,48 @@ fn a_writer_that_breaks_the_rules_is_left() {
     let WriterMessage::Welcome(newer) = welcome(Need::Nothing) else { unreachable!() };
     let newer = WriterMessage::Welcome(gimbal_session::Welcome { protocol: 2, ..newer });
     assert!(closes(agent.receive(newer, now)), "a protocol that was not offered");
+}
+
+/// The frame that carried an entry last, in seconds after `start`: generation, number, sent, acknowledged.
+fn progress(agent: &gimbal_session::AgentEnd, name: &str, start: Instant) -> (u64, Option<[u64; 3]>, Option<u64>) {
+    let EntryProgress { reported, sent, acknowledged } = agent.progress(&key(name)).unwrap();
+    let seconds = |at: Instant| (at - start).as_secs();
+    let sent = sent.map(|frame| [frame.generation, frame.seq, seconds(frame.at)]);
+    (seconds(reported), sent, acknowledged.map(seconds))
+}
+
+#[test]
+fn an_entry_knows_the_frame_that_carried_it_and_when_that_was_acknowledged() {
+    let start = start();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let mut agent = agent(&[("a", service("1", [1])), ("b", service("1", [1]))]);
+    assert_eq!(agent.progress(&key("none")), None);
+    let untouched = agent.progress(&key("a")).unwrap();
+    assert_eq!((untouched.sent, untouched.acknowledged), (None, None));
+    connect(&mut agent, at(1));
+    tell(&mut agent, welcome(Need::All), at(2));
+    assert_eq!(said(&mut agent, at(3)).len(), 3, "begin, a chunk, end");
+    assert_eq!(progress(&agent, "b", start).1, Some([7, 2, 3]), "the chunk is the second frame");
+    tell(&mut agent, WriterMessage::Ack(3), at(4));
+    assert_eq!(progress(&agent, "b", start).2, Some(4));
+
+    // A change takes the way again, and another entry's does not.
+    agent.set(key("a"), Some(service("2", [1])), at(5));
+    assert_eq!(progress(&agent, "a", start), (5, Some([7, 2, 3]), Some(4)), "of the state before");
+    assert_eq!(said(&mut agent, at(6)).len(), 1);
+    assert_eq!(progress(&agent, "a", start), (5, Some([7, 4, 6]), None));
+    tell(&mut agent, WriterMessage::Ack(4), at(7));
+    assert_eq!((progress(&agent, "a", start).2, progress(&agent, "b", start).2), (Some(7), Some(4)));
+
+    // An unchanged reconnect sends nothing, so what was sent stays true.
+    connect(&mut agent, at(8));
+    let WriterMessage::Welcome(again) = welcome(Need::Nothing) else { unreachable!() };
+    tell(&mut agent, WriterMessage::Welcome(Welcome { generation: 8, ..again }), at(9));
+    assert!(said(&mut agent, at(9)).is_empty());
+    assert_eq!(progress(&agent, "a", start), (5, Some([7, 4, 6]), Some(7)));
+    agent.set(key("a"), Some(service("3", [1])), at(10));
+    said(&mut agent, at(10));
+    assert_eq!(progress(&agent, "a", start), (10, Some([8, 1, 10]), None));
+    agent.set(key("a"), None, at(11));
+    assert_eq!(agent.progress(&key("a")), None);
 }

@@ -239,3 +239,31 @@ fn goodbye_ends_the_stream() {
     assert_eq!(writer.receive(Goodbye(bye), now), [WriterOutput::Close]);
     assert!(!writer.is_connected() && writer.service(&key("a")).is_some());
 }
+
+#[test]
+fn an_entry_knows_the_frame_that_carried_it() {
+    let start = start();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let one = [("a", service("1", [1])), ("b", service("1", [1]))];
+    let mut writer = writer();
+    writer.open(&hello(&one), "b", 7, start);
+    let carried = |writer: &gimbal_session::WriterEnd, name: &str| {
+        let frame = writer.carried_by(&key(name))?;
+        Some((frame.generation, frame.seq, (frame.at - start).as_secs()))
+    };
+    writer.receive(begin(1, Scope::All), at(1));
+    writer.receive(chunk(2, &one), at(2));
+    writer.receive(end(3, &one), at(3));
+    assert_eq!((carried(&writer, "a"), carried(&writer, "none")), (Some((7, 2, 2)), None));
+    writer.receive(delta(4, [update("a", "2")]), at(4));
+    writer.receive(delta(5, [replace("b", &service("2", [1]))]), at(5));
+    assert_eq!((carried(&writer, "a"), carried(&writer, "b")), (Some((7, 4, 4)), Some((7, 5, 5))));
+    // A duplicate carries nothing, and a new stream none of what it does not send.
+    writer.receive(delta(5, [update("a", "3")]), at(6));
+    writer.open(&hello(&one), "b", 8, at(7));
+    assert_eq!(carried(&writer, "a"), Some((7, 4, 4)));
+    writer.receive(delta(1, [update("a", "4")]), at(8));
+    assert_eq!(carried(&writer, "a"), Some((8, 1, 8)));
+    writer.receive(delta(2, [remove("a")]), at(9));
+    assert_eq!(carried(&writer, "a"), None);
+}

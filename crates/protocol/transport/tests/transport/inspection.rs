@@ -41,7 +41,7 @@ async fn watched(channel: &Channel, backend: &str) -> Result<String, Code> {
 
 async fn explained(channel: &Channel, backend: &str) -> Result<(), Code> {
     let object = pb::explain_request::Object::Source(pb::SourceRef { backend: backend.into(), key: None });
-    let request = pb::ExplainRequest { object: Some(object) };
+    let request = pb::ExplainRequest { object: Some(object), ..Default::default() };
     let answer = InspectionServiceClient::new(channel.clone()).explain(request).await;
     answer.map(drop).map_err(|status| status.code())
 }

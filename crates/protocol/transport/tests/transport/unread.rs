@@ -1,5 +1,6 @@
 //! Responses that the client does not read.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,12 @@ impl Inspection for Talker {
         Err(Status::unimplemented("not asked"))
     }
 
-    async fn explain(&self, _: &Viewer, _: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+    async fn explain(
+        &self,
+        _: &Viewer,
+        _: pb::ExplainRequest,
+        _: Option<IpAddr>,
+    ) -> Result<pb::ExplainResponse, Status> {
         Err(Status::unimplemented("not asked"))
     }
 }

@@ -1,7 +1,7 @@
 //! A CA, a server that passes its streams to the test, and a client.
 #![allow(dead_code)]
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -168,7 +168,12 @@ impl Inspection for Answers {
         Ok(futures::stream::once(async { Ok(event) }).chain(futures::stream::pending()).boxed())
     }
 
-    async fn explain(&self, _: &Viewer, _: pb::ExplainRequest) -> Result<pb::ExplainResponse, Status> {
+    async fn explain(
+        &self,
+        _: &Viewer,
+        _: pb::ExplainRequest,
+        _: Option<IpAddr>,
+    ) -> Result<pb::ExplainResponse, Status> {
         Ok(pb::ExplainResponse { reasons: vec!["because".into()], ..Default::default() })
     }
 }
