@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::{build, shell};
 
 /// What is built only where it is asked for: an image serves those who have a collector, too.
-const TRACED: &str = "gimbal-writer/otlp,gimbal-kubernetes-discoverer/otlp,gimbal-openstack-discoverer/otlp";
+const TRACED: &str = "gimbal-writer/otlp,gimbal-kubernetes-discoverer/otlp,gimbal-openstack-discoverer/otlp,\
+    gimbal-kuryr-controller/otlp,gimbal-openstack-writer/otlp";
 
 #[derive(clap::Args)]
 pub struct Args {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Parser};
-use gimbal_discoverer::AgentArgs;
+use gimbal_discoverer::{AgentArgs, TraceArgs};
 use gimbal_kubernetes_client::Access;
 use gimbal_kuryr_controller_core::KuryrSettings;
 use gimbal_kuryr_resource::NamespacePatterns;
@@ -84,6 +84,8 @@ pub struct Args {
     /// Form of the log
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "text|json", default_value = "text")]
     pub(crate) log_format: LogFormat,
+    #[command(flatten)]
+    pub(crate) traces: TraceArgs,
 }
 
 /// File in which a pod finds its own namespace.

@@ -64,6 +64,7 @@ pub struct Controller {
 pub async fn controller(args: Args) -> Result<Controller, Exit> {
     args.lease_times().map_err(Exit::Usage)?;
     let mut setup = Setup::new(args.agent(), PROGRAM)?;
+    setup.trace(args.traces.clone());
     let metrics = ControllerMetrics::register(setup.registry());
     metrics.set_dry_run(args.writer.is_empty());
     let kuryr_metrics = KuryrMetrics::register(setup.registry());

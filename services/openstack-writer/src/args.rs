@@ -67,6 +67,9 @@ pub struct Args {
     /// Form of the log on standard error
     #[arg(long, env = "GIMBAL_LOG_FORMAT", value_name = "FORMAT", default_value = "text")]
     pub log_format: gimbal_runtime::LogFormat,
+    /// Where traces go.
+    #[command(flatten)]
+    pub otlp: gimbal_traces::OtlpArgs,
 }
 
 impl Args {

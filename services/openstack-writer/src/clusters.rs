@@ -10,6 +10,7 @@ mod ranking;
 mod refusals;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod uids;
 mod waiting;
 
@@ -30,6 +31,8 @@ use tokio_util::sync::CancellationToken;
 use self::claims::OwnerClaims;
 pub(crate) use self::orders::OrderRefusal;
 use self::ranking::Ranking;
+use self::traces::OpenTraces;
+pub(crate) use self::traces::SettledTrace;
 pub use self::waiting::AGES;
 use self::waiting::WaitingEntries;
 use crate::config::{ClusterConfig, ClustersConfig};
@@ -93,6 +96,7 @@ pub struct ClusterState {
     released: BTreeSet<Text>,
     /// Since when the guards of load balancers and of members hold something.
     held: [Option<Instant>; 2],
+    traces: OpenTraces,
 }
 
 /// All clusters.
@@ -108,6 +112,8 @@ pub struct Clusters {
     quarantines: BTreeMap<Text, CancellationToken>,
     /// Clusters of which everything is being removed.
     removals: BTreeMap<Text, RemovalProgress>,
+    /// Traced changes that are settled.
+    settled: Vec<SettledTrace>,
 }
 
 /// An admin who waits for the end of an adoption.
@@ -131,6 +137,7 @@ impl Clusters {
             lines: Quiet::default(),
             quarantines: BTreeMap::new(),
             removals: BTreeMap::new(),
+            settled: Vec::new(),
         };
         all.configure(config, now);
         all
@@ -312,6 +319,7 @@ impl ClusterState {
             waiting: WaitingEntries::default(),
             released: BTreeSet::new(),
             held: [None, None],
+            traces: OpenTraces::default(),
         }
     }
 

@@ -220,7 +220,7 @@ impl CloudWriterMetrics {
     pub fn happened(&self, event: &RegistryEvent) {
         let of = |cluster: &str| ClusterLabels { cluster: cluster.to_owned() };
         match event {
-            RegistryEvent::Served { cluster, took } => {
+            RegistryEvent::Served { cluster, took, .. } => {
                 self.0.own.served_seconds.get_or_create_owned(&of(cluster)).observe(took.as_secs_f64());
             }
             RegistryEvent::Stuck { .. } => {
@@ -405,7 +405,12 @@ mod tests {
         let _tls = CertificateMetrics::register(registry.sub_registry_with_prefix("gimbal_openstack_writer"));
         metrics.stream_refused(GoodbyeReason::UnknownBackend);
         metrics.stream_broke("prod1");
-        metrics.happened(&RegistryEvent::Served { cluster: "prod1".into(), took: Duration::from_secs(2) });
+        metrics.happened(&RegistryEvent::Served {
+            cluster: "prod1".into(),
+            key: gimbal_kuryr_model::DesiredKey::new(gimbal_kuryr_model::DesiredKind::LoadBalancer, "shop", "web"),
+            took: Duration::from_secs(2),
+            changing: None,
+        });
         metrics.happened(&RegistryEvent::OrphanRemoved { cluster: "prod1".into(), owner: "u".into() });
         let cluster = || ClusterLabels { cluster: "prod1".to_owned() };
         metrics.0.own.held.get_or_create_owned(&cluster()).inc();

@@ -3,14 +3,16 @@
 
 use std::time::{Duration, Instant};
 
+use gimbal_kuryr_model::DesiredKind;
 use gimbal_octavia_registry::{CallAnswer, CallId, CallToMake, CloudCall};
 use gimbal_runtime::{Exit, Liveness};
+use gimbal_traces::{SettledChange, Traces, WrittenTo};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::cloud_access::CloudAccess;
-use crate::clusters::Clusters;
+use crate::clusters::{Clusters, SettledTrace};
 use crate::mailbox::{ChangedEntry, ClusterMail};
 use crate::metrics::CloudWriterMetrics;
 
@@ -28,6 +30,8 @@ pub const STREAM_QUEUE: usize = 1024;
 /// The owner task.
 pub struct ClustersOwner {
     pub(crate) clusters: Clusters,
+    /// Continues the traces that controllers begin.
+    pub(crate) traces: Traces,
     pub(crate) cloud: CloudAccess,
     pub(crate) mail: mpsc::Receiver<ClusterMail>,
     pub(crate) changed: broadcast::Sender<ChangedEntry>,
@@ -89,11 +93,34 @@ impl ClustersOwner {
                 break;
             }
         }
+        for settled in self.clusters.take_settled() {
+            self.trace(&settled);
+        }
         self.clusters.send(now);
         for changed in self.clusters.take_changed() {
             // Without a reader of Watch no one is to be notified.
             self.changed.send(changed).ok();
         }
+    }
+
+    /// Continues the trace of a change.
+    fn trace(&mut self, change: &SettledTrace) {
+        let SettledTrace { cluster, key, trace, outcome, queue, changing } = change;
+        // As the controller names it in its inspection.
+        let service = match key.kind {
+            DesiredKind::LoadBalancer => key.name.to_string(),
+            kind => format!("{}:{}", kind.as_str(), key.name),
+        };
+        let change = SettledChange {
+            backend: cluster,
+            namespace: &key.namespace,
+            service: &service,
+            outcome: outcome.as_str(),
+            queue: *queue,
+            writing: *changing,
+            written_to: WrittenTo::OpenStack,
+        };
+        self.traces.settled(*trace, &change);
     }
 
     fn start(&mut self, call: CallToMake) {

@@ -13,6 +13,7 @@ use gimbal_runtime::{
     CertificateMetrics, Exit, Liveness, Readiness, Tasks, bind, forbid_core_dumps, init_logging,
     register_process_metrics, serve_admin, shutdown_token,
 };
+use gimbal_traces::Traces;
 use gimbal_transport::{
     AdminGate, Availability, MAX_QUESTION, OnRefusal, Reloaded, ServeOptions, ServiceBuilder, Serving, listener_tls,
     serve_services,
@@ -52,6 +53,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let config = ClustersConfig::parse(&args.config, &text).map_err(|error| Exit::Usage(error.to_string()))?;
     let file = FollowedFile::new(args.config.clone(), &text);
     let tls = listener_tls(args.tls.files(), args.plaintext, &args.listen).map_err(Exit::Usage)?;
+    let traces = Traces::follow(&args.otlp, ("gimbal-openstack-writer", env!("CARGO_PKG_VERSION")))?;
     let cloud = connect(&args).await?;
     let listener = bind("--listen", args.listen).await?;
     let admin_listener = bind("--admin-listen", args.admin_listen).await?;
@@ -83,6 +85,7 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     let (handle, mail, changed) = OwnerHandle::new();
     let owner = ClustersOwner {
         clusters,
+        traces: traces.clone(),
         cloud: cloud.clone(),
         mail,
         changed,
@@ -139,7 +142,9 @@ pub async fn run(args: Args) -> Result<(), Exit> {
     tasks.spawn("the server", async { serving.await.map_err(|error| Exit::Failure(error.to_string())) });
     let ended = tasks.run().await;
     shutdown.cancel();
-    ended.and(tasks.ended().await)
+    let ended = ended.and(tasks.ended().await);
+    traces.end().await;
+    ended
 }
 
 fn settings(args: &Args) -> RegistrySettings {

@@ -14,7 +14,7 @@ use gimbal_model::{BackendName, SourceKey};
 use gimbal_reconcile::{Journey, JourneyEnd, JourneyLegs, Output, Reconciler, Stage, Withdrawal};
 use gimbal_runtime::Exit;
 use gimbal_session::{AgentMessage, Goodbye, GoodbyeReason, TraceContext, WriterMessage};
-use gimbal_traces::{SettledChange, Traces};
+use gimbal_traces::{SettledChange, Traces, WrittenTo};
 use gimbal_transport::Quiet;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinError;
@@ -394,7 +394,8 @@ impl StateOwner {
             service: &service.name,
             outcome: end.as_str(),
             queue: legs.queue,
-            api_server: legs.api_server,
+            writing: legs.api_server,
+            written_to: WrittenTo::ApiServer,
         };
         self.parts.traces.settled(trace, &change).then_some(trace)
     }

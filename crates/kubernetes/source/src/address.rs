@@ -32,6 +32,7 @@ pub(crate) fn explain_address(
         let read = record.parts().filter(|(_, part)| part.skip.is_none()).count();
         reasons.push(match read {
             0 => format!("the source has no {kind} for Service {key} that can be read"),
+            1 => format!("the only {kind} of Service {key} has no endpoint with it"),
             read => format!("none of the {read} {kind} objects of Service {key} has an endpoint with it"),
         });
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gimbal_session::{AgentMessage, ChangeAge, Data, Frame};
+use gimbal_session::{AgentMessage, ChangeAge, Data, Frame, TraceContext};
 use gimbal_wire::Interner;
 use gimbal_wire::control::{
     encode_credit, encode_goodbye, encode_heartbeat, encode_hello, encode_scope_unknown, encode_snapshot_begin,
@@ -71,8 +71,7 @@ pub(crate) fn parse(request: pb::SyncRequest) -> Parsed<AgentMessage<Kuryr>> {
 }
 
 fn encode_data(data: Data<Kuryr>) -> pb::Data {
-    // No change of this payload is traced.
-    let Data { seq, frame, trace: _ } = data;
+    let Data { seq, frame, trace } = data;
     let frame = match frame {
         Frame::SnapshotBegin { scope } => PbFrame::SnapshotBegin(encode_snapshot_begin(&scope)),
         Frame::SnapshotChunk { pieces, digest, .. } => PbFrame::SnapshotChunk(pb::SnapshotChunk {
@@ -85,12 +84,12 @@ fn encode_data(data: Data<Kuryr>) -> pb::Data {
             oldest_age_ms: millis(age.waited, u32::MAX),
         }),
     };
-    pb::Data { seq, frame: Some(frame) }
+    pb::Data { seq, frame: Some(frame), traceparent: trace.map(|trace| trace.to_string()) }
 }
 
 fn parse_data(data: pb::Data) -> Parsed<Data<Kuryr>> {
     let mut intern = Interner::default();
-    let pb::Data { seq, frame } = data;
+    let pb::Data { seq, frame, traceparent } = data;
     let frame = match frame.ok_or(WireError::Missing("content of a data frame"))? {
         PbFrame::SnapshotBegin(begin) => Frame::SnapshotBegin { scope: parse_snapshot_begin(begin)? },
         PbFrame::SnapshotChunk(pb::SnapshotChunk { entries, digest }) => Frame::SnapshotChunk {
@@ -104,5 +103,7 @@ fn parse_data(data: pb::Data) -> Parsed<Data<Kuryr>> {
             age: ChangeAge { waited: Duration::from_millis(oldest_age_ms.into()), caused: None },
         },
     };
-    Ok(Data { seq, frame, trace: None })
+    // What cannot be read is not sampled: nothing that is made depends on it.
+    let trace = traceparent.as_deref().and_then(TraceContext::parse);
+    Ok(Data { seq, frame, trace })
 }

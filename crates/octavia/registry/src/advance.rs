@@ -146,6 +146,7 @@ impl ManagedCluster {
         }
         cell.journal.change(shared.at(now), Deed::Sent, &change);
         cell.places.asks_for(&change);
+        cell.changing_since.get_or_insert(now);
         if change.request().service == ApiService::Octavia {
             // The time is that of one change.
             self.track_pending(owner, cell, shared, now);
@@ -249,9 +250,10 @@ impl ManagedCluster {
                 }
                 self.lets_go(owner, cell);
                 (cell.is_suspect, cell.is_missing, cell.last_error, cell.unsent) = (false, false, None, 0);
+                let changing = cell.changing_since.take().map(|since| now.saturating_duration_since(since));
                 if let Some(wanted) = cell.wanted_at.take() {
-                    let took = now.saturating_duration_since(wanted);
-                    shared.events.push(RegistryEvent::Served { cluster: self.settings.name.clone(), took });
+                    let (cluster, took) = (self.settings.name.clone(), now.saturating_duration_since(wanted));
+                    shared.events.push(RegistryEvent::Served { cluster, key: cell.key.clone(), took, changing });
                 }
                 self.told.insert(owner.clone());
                 let at = cell.actor.retry_at(shared.at(now)).map(|at| shared.instant(at));
@@ -455,6 +457,9 @@ impl ManagedCluster {
             let cluster = self.settings.name.clone();
             shared.events.push(RegistryEvent::SecretsLeft { cluster, owner: owner.clone(), words: words.into() });
         }
+        let changing = cell.changing_since.take().map(|since| now.saturating_duration_since(since));
+        let (cluster, key) = (self.settings.name.clone(), cell.key.clone());
+        shared.events.push(RegistryEvent::Removed { cluster, key, changing });
         cell.state = CellState::Gone;
         cell.places = Places::default();
         self.left_behind.nothing_left(owner);

@@ -98,6 +98,8 @@ pub(crate) struct Cell {
     pub(crate) lists_ports: bool,
     /// When it received what is wanted now, until that is so.
     pub(crate) wanted_at: Option<Instant>,
+    /// When the first change was sent for what is wanted now, until that is so.
+    pub(crate) changing_since: Option<Instant>,
     /// When it began to make what is wanted now.
     pub(crate) working_since: Option<Instant>,
     /// When its last change in Octavia was sent, until its end is waited for or nothing is under way.
@@ -159,6 +161,7 @@ impl Cell {
             proven: 0,
             lists_ports: false,
             wanted_at: None,
+            changing_since: None,
             working_since: None,
             sent_at: None,
             places: Places::default(),

@@ -52,8 +52,21 @@ pub enum RegistryEvent {
     Served {
         /// The cluster.
         cluster: Text,
+        /// The entry. Of a load balancer that several share it is the group's.
+        key: DesiredKey,
         /// The time since it was wanted.
         took: Duration,
+        /// The time since the first change for it was sent; unset: nothing had to be changed.
+        changing: Option<Duration>,
+    },
+    /// Nothing is left of what was to go.
+    Removed {
+        /// The cluster.
+        cluster: Text,
+        /// The entry.
+        key: DesiredKey,
+        /// As of what is served.
+        changing: Option<Duration>,
     },
     /// How many owners have something in a project that the policy does not allow any more. It stays until its owner goes.
     Left {

@@ -30,6 +30,7 @@ mod adoption;
 mod advance;
 mod agreement;
 mod answers;
+mod awaiting;
 mod call;
 mod cell;
 mod cluster;

@@ -56,7 +56,29 @@ pub struct SettledChange<'a> {
     /// Time from when it came until its first write was handed out, or until it was settled without one.
     pub queue: Duration,
     /// Time from its first write until it was settled; `None`: nothing was written.
-    pub api_server: Option<Duration>,
+    pub writing: Option<Duration>,
+    /// What was written to, which names the span of that time.
+    pub written_to: WrittenTo,
+}
+
+/// What a change is written to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WrittenTo {
+    /// The API server of the Gimbal cluster.
+    ApiServer,
+    /// The services of an OpenStack cloud.
+    OpenStack,
+}
+
+impl WrittenTo {
+    /// Returns the name of the span.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiServer => "apiserver",
+            Self::OpenStack => "openstack",
+        }
+    }
 }
 
 /// Sends traces, or does nothing. Clones send to the same collector.

@@ -92,7 +92,7 @@ impl Collector {
         }
         self.budget.take();
         let settled = SystemTime::now();
-        let started = before(settled, change.api_server.unwrap_or_default());
+        let started = before(settled, change.writing.unwrap_or_default());
         let arrived = before(started, change.queue);
         let (trace_id, span_id) = (TraceId::from_bytes(trace.trace_id()), SpanId::from_bytes(trace.span_id()));
         let sent = SpanContext::new(trace_id, span_id, TraceFlags::SAMPLED, true, TraceState::NONE);
@@ -107,8 +107,8 @@ impl Collector {
         let mut span = span.start_with_context(&self.tracer, &Context::new().with_remote_span_context(sent));
         let context = span.span_context().clone();
         self.leg(&context, "queue", arrived, started);
-        if change.api_server.is_some() {
-            self.leg(&context, "apiserver", started, settled);
+        if change.writing.is_some() {
+            self.leg(&context, change.written_to.as_str(), started, settled);
         }
         self.waiting.add();
         span.end_with_timestamp(settled);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gimbal_session::{ChangeAge, TraceContext};
 use gimbal_testkit::process::free_port;
 use gimbal_testkit::{CapturedLog, OtlpReceiver, ReceivedSpan, eventually};
-use gimbal_traces::{OtlpArgs, SentChange, SettledChange, TraceArgs, Traces};
+use gimbal_traces::{OtlpArgs, SentChange, SettledChange, TraceArgs, Traces, WrittenTo};
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -30,7 +30,8 @@ fn settled() -> SettledChange<'static> {
         service: "web",
         outcome: "written",
         queue: 5 * MILLI,
-        api_server: Some(7 * MILLI),
+        writing: Some(7 * MILLI),
+        written_to: WrittenTo::ApiServer,
     }
 }
 
@@ -83,7 +84,7 @@ async fn what_is_not_known_has_no_span() {
     let receiver = OtlpReceiver::start().await.unwrap();
     let (mut agent, mut writer) = (agent(&receiver.url, 1.0), writer(&receiver.url));
     let context = agent.sent(&sent(None)).unwrap();
-    assert!(writer.settled(context, &SettledChange { outcome: "rejected", api_server: None, ..settled() }));
+    assert!(writer.settled(context, &SettledChange { outcome: "rejected", writing: None, ..settled() }));
     tokio::join!(agent.end(), writer.end());
     let mut names: Vec<String> = receiver.spans().into_iter().map(|span| span.name).collect();
     names.sort_unstable();

@@ -262,7 +262,7 @@ mod tests {
             reasons: vec!["a\u{1b}b".into()],
             other_claims: vec![claim],
             planned: vec![change],
-            progress: Some(pb::ServiceProgress { last_write: Some(write), written_ms: Some(9000), ..frame.clone() }),
+            progress: Some(pb::ServiceProgress { last_write: Some(write), written_ms: Some(9000), ..frame }),
             address: address("EndpointSlice", "node02-web-x", false, &["it is published as not ready: why"]),
         };
         let source = pb::ExplainResponse {
@@ -303,9 +303,10 @@ mod tests {
             would create Service team1/node02-web\n    + port 80\n\
             first difference: different at the writer: it is published as not ready: why\n";
         let squeezed = |text: &str| -> Vec<String> {
-            let words =
-                |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).map(|cell| cell.trim().to_owned());
-            text.lines().map(|line| words(line).collect::<Vec<_>>().join(" | ")).collect()
+            let cells = |line: &str| {
+                line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join(" | ")
+            };
+            text.lines().map(cells).collect()
         };
         assert_eq!(squeezed(&shown), squeezed(expected));
         let without = BothEnds { address: None, discoverer: None, ..ends() };

@@ -46,8 +46,20 @@ async fn a_dry_run_shows_what_would_be_offered() {
     }
     let target = pb::ServiceKey { namespace: "team-a".into(), name: "node02-web".into() };
     let object = Some(pb::explain_request::Object::Target(target));
-    let answer = inspection.explain(pb::ExplainRequest { object, ..Default::default() }).await.unwrap().into_inner();
+    let of = |address: &str| pb::ExplainRequest { object: object.clone(), address: address.into() };
+    let answer = inspection.explain(of("")).await.unwrap().into_inner();
     assert_eq!(answer.service.unwrap().source.unwrap().name, "web");
+    let progress = answer.progress.unwrap();
+    assert!(progress.reported_ms.is_some() && progress.carried_ms.is_none(), "{progress:?}");
+    assert_eq!((progress.seq, answer.address), (0, None));
+
+    let there = inspection.explain(of("10.0.0.2")).await.unwrap().into_inner().address.unwrap();
+    assert_eq!((&*there.objects[0].name, there.endpoint.unwrap().ready), ("web", true), "{there:?}");
+    let absent = inspection.explain(of("10.0.0.9")).await.unwrap().into_inner().address.unwrap();
+    assert_eq!((absent.objects.len(), absent.endpoint), (0, None));
+    assert_eq!(absent.reasons, ["the only EndpointSlice of Service team-a/web has no endpoint with it"]);
+    let refused = inspection.explain(of("ten")).await.unwrap_err();
+    assert!(refused.message().contains("address is no IP address"), "{refused}");
     discoverer.stop().await;
 }
 

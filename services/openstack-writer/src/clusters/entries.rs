@@ -214,6 +214,9 @@ impl Clusters {
         {
             tracing::info!(cluster = %name, %key, untold, "no longer refused");
         }
+        if matches!(outcome, Outcome::Rejected(_)) {
+            self.trace_refused(name, key, now);
+        }
         if let Some(state) = self.clusters.get_mut(name) {
             state.end.settle(key, outcome);
         }

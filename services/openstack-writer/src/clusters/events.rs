@@ -19,6 +19,7 @@ impl Clusters {
         let events = self.registry.take_events();
         for event in &events {
             self.note_hold(event, now);
+            self.trace_event(event, now);
             self.tell(event, now);
             if let RegistryEvent::Listed { cluster, found, is_complete } = event {
                 self.listed(cluster, found, *is_complete, now);
@@ -64,7 +65,7 @@ impl Clusters {
             RegistryEvent::FactsChanged { cluster } => self.facts_changed(cluster),
             RegistryEvent::OtherCluster { cluster, uid, balancer } => self.has_namesake(cluster, uid, balancer, now),
             // For the entries that wait for it, and for metrics.
-            RegistryEvent::Listed { .. } | RegistryEvent::Served { .. } => {}
+            RegistryEvent::Listed { .. } | RegistryEvent::Served { .. } | RegistryEvent::Removed { .. } => {}
             RegistryEvent::Left { cluster, project, owners: Some(owners), .. } => {
                 tracing::warn!(%cluster, %project, owners, "something is left in a project that the policy does not allow any more; it is removed when its owner goes");
             }

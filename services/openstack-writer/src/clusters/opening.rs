@@ -121,10 +121,15 @@ impl Clusters {
         }
         state.life.heard(now);
         let is_heartbeat = matches!(message, AgentMessage::Heartbeat { .. });
+        let trace = if let AgentMessage::Data(data) = &message { data.trace } else { None };
         let outputs = state.end.receive(message, now);
         state.is_current |= is_heartbeat && state.has_said_what_it_can();
+        let traced = trace.map(|trace| state.begin_traces(&outputs, trace, now));
         self.registry.heard(name, now);
         self.carry_out(name, outputs, now);
+        if let Some(keys) = traced {
+            self.forget_idle_traces(name, &keys);
+        }
     }
 
     /// Takes note that a stream has ended.

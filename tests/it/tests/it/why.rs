@@ -110,7 +110,7 @@ fn its_way_ends_where_something_is_against_it(asked: &Asked<'_>) {
 
     let (code, shown) = asked.address("fd00::1");
     assert_eq!((code, &shown["address"]["reasons"]), (Some(1), &json!(["the agent sent endpoints of IPv4 only"])));
-    let nowhere = "none of the 1 EndpointSlice objects of Service team1/web has an endpoint with it";
+    let nowhere = "the only EndpointSlice of Service team1/web has no endpoint with it";
     assert_eq!(shown["discoverer"]["address"]["reasons"], json!([nowhere]));
     asked.printed("team1/none --backend node02").expect_refusal("team1/none is not known here as a Service");
 }

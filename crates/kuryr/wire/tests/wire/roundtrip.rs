@@ -194,7 +194,7 @@ proptest! {
     fn what_inspection_shows_is_the_whole_entry(key in key(), entry in entry()) {
         let key = fitting_key(key, &entry.header());
         let chunk = pb::SnapshotChunk { entries: vec![shown_entry(&key, &entry)], digest: None };
-        let data = pb::Data { seq: 1, frame: Some(pb::data::Frame::SnapshotChunk(chunk)) };
+        let data = pb::Data { seq: 1, frame: Some(pb::data::Frame::SnapshotChunk(chunk)), traceparent: None };
         let request = pb::SyncRequest { message: Some(pb::sync_request::Message::Data(data)) };
         let AgentMessage::Data(Data { frame: Frame::SnapshotChunk { mut pieces, .. }, .. }) = Kuryr::parse_agent(request)
         else { panic!() };

@@ -69,7 +69,7 @@ pub fn good() -> pb::EntryPiece {
 }
 
 pub fn data(frame: pb::data::Frame) -> pb::SyncRequest {
-    pb::SyncRequest { message: Some(Message::Data(pb::Data { seq: 1, frame: Some(frame) })) }
+    pb::SyncRequest { message: Some(Message::Data(pb::Data { seq: 1, frame: Some(frame), traceparent: None })) }
 }
 
 /// Sends a bad piece between two good ones, and returns what became of it.
@@ -229,10 +229,36 @@ fn a_bad_change_is_alone_with_its_trouble() {
 }
 
 #[test]
+fn a_trace_goes_both_ways_and_one_that_cannot_be_read_spoils_nothing() {
+    let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let of = |traceparent: Option<&str>| {
+        let pb::SyncRequest { message: Some(Message::Data(data)) } = data(pb::data::Frame::Delta(pb::Delta::default()))
+        else {
+            unreachable!()
+        };
+        let data = pb::Data { traceparent: traceparent.map(str::to_owned), ..data };
+        let message = Kuryr::parse_agent(pb::SyncRequest { message: Some(Message::Data(data)) });
+        let AgentMessage::Data(data) = &message else { panic!("{message:?}") };
+        let read = data.trace.map(|trace| trace.to_string());
+        let Some(Message::Data(sent)) = Kuryr::encode_agent(message).message else { unreachable!() };
+        assert_eq!(sent.traceparent, read);
+        read
+    };
+    assert_eq!(of(Some(text)).as_deref(), Some(text));
+    let not_sampled = text.replace("-01", "-00");
+    for traceparent in [None, Some(""), Some("x"), Some(&*not_sampled), Some(&*"x".repeat(1 << 20))] {
+        assert_eq!(of(traceparent), None);
+    }
+}
+
+#[test]
 fn a_message_that_is_wrong_as_a_whole_is_unreadable() {
     for (message, reason) in [
         (None, "cannot be decoded"),
-        (Some(Message::Data(pb::Data { seq: 1, frame: None })), "content of a data frame is missing"),
+        (
+            Some(Message::Data(pb::Data { seq: 1, frame: None, traceparent: None })),
+            "content of a data frame is missing",
+        ),
         (
             Some(Message::Heartbeat(shared::Heartbeat {
                 sources: vec![Default::default(); 65],

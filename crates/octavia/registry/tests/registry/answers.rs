@@ -1,5 +1,7 @@
 //! Answers that come for something that is there no more.
 
+use std::time::Duration;
+
 use gimbal_octavia_registry::{CallAnswer, CallId, CloudCall, CloudRead, RegistryEvent};
 
 use crate::wish::{Wish, key};
@@ -107,4 +109,44 @@ fn what_is_wanted_after_a_stream_was_silent_for_a_moment_is_timed() {
     world.want("prod1", key("shop", "new"), Wish::new("u2", &world.subnet));
     world.converge(60 * SECOND);
     assert!(world.events.iter().any(|event| matches!(event, RegistryEvent::Served { .. })), "{:?}", world.events);
+}
+
+#[test]
+fn what_is_served_or_gone_says_since_when_it_was_being_changed() {
+    let mut world = made();
+    world.events.clear();
+    let new = key("shop", "new");
+    world.want("prod1", new.clone(), Wish::new("u2", &world.subnet));
+    world.run(Duration::from_millis(1));
+    assert!(
+        world.writers[0].registry.awaits("prod1", &new)
+            && !world.writers[0].registry.awaits("prod1", &key("shop", "web"))
+    );
+    world.converge(60 * SECOND);
+    let served = |event: &RegistryEvent| match event {
+        RegistryEvent::Served { key, took, changing, .. } => Some((key.clone(), *took, *changing)),
+        _ => None,
+    };
+    let found: Vec<_> = world.events.iter().filter_map(served).collect();
+    let [(key, took, Some(changing))] = &found[..] else { panic!("{found:?}") };
+    assert!(*key == new && changing <= took && !changing.is_zero(), "{found:?}");
+    assert!(!world.writers[0].registry.awaits("prod1", &new));
+
+    // What differs in nothing that OpenStack has needs no change.
+    world.events.clear();
+    world.change("prod1", &new, |_| {});
+    world.converge(60 * SECOND);
+    let found: Vec<_> = world.events.iter().filter_map(served).collect();
+    assert!(found.iter().all(|(_, _, changing)| changing.is_none()), "{found:?}");
+
+    world.events.clear();
+    world.change("prod1", &new, |wish| wish.deleting = true);
+    assert!(world.writers[0].registry.awaits("prod1", &new));
+    world.converge(60 * SECOND);
+    let removed = |event: &RegistryEvent| match event {
+        RegistryEvent::Removed { key, changing, .. } => Some((key.clone(), changing.is_some())),
+        _ => None,
+    };
+    assert_eq!(world.events.iter().filter_map(removed).collect::<Vec<_>>(), [(new.clone(), true)]);
+    assert!(!world.writers[0].registry.awaits("prod1", &new));
 }

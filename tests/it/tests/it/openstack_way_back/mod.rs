@@ -21,6 +21,7 @@ mod people;
 mod pods;
 mod rebuilt;
 mod steps;
+mod traces;
 mod without_l7;
 
 const WITHIN: Duration = Duration::from_secs(90);
