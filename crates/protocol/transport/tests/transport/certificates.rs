@@ -133,8 +133,8 @@ async fn what_the_server_shows_is_shown_once_it_is_verified() {
     let shown = certificate_chain(&url, &pki.client(&["a"]), SOON).await.unwrap();
     assert_eq!(shown[..], [CertificateDer::from_pem_file(&files.cert).unwrap()]);
     // What nobody vouches for is not shown.
-    let mut other = pki.issue(&["a"]);
-    other.ca = Pki::named("another").issue(&["a"]).ca;
+    let stranger = Pki::named("another");
+    let other = TlsFiles { ca: stranger.ca(), ..pki.issue(&["a"]) };
     let problem = certificate_chain(&url, &client_tls(&other).unwrap(), SOON).await.unwrap_err();
     assert!(matches!(&problem, DialError::ServerCertificate { .. }), "{problem}");
     server.refusal().await;
@@ -152,7 +152,7 @@ fn a_client_is_verified_as_a_server_would_verify_it() {
     for (files, words) in [
         (TlsFiles { ca: other.ca(), ..own.clone() }, "it is not signed by this CA"),
         (ended, "it has expired"),
-        (for_servers, "purpose"),
+        (for_servers, "does not allow extended key usage for client authentication"),
         (TlsFiles { key: pki.issue(&["b"]).key, ..own }, "is not the key of the certificate"),
     ] {
         let problem = client_chain(&files).unwrap_err().to_string();
