@@ -64,7 +64,7 @@ impl<P: OfferedPayload> InspectionView<'_, P> {
             unknown: self.unknown(),
             held_changes: Vec::new(),
             trouble: self.trouble().join("; "),
-            peer_capabilities: agent.writer_capabilities().to_vec(),
+            peer_capabilities: agent.writer_capabilities().iter().map(ToString::to_string).collect(),
             ..pb::Backend::default()
         }
     }

@@ -153,7 +153,7 @@ mod tests {
     fn hello(backend: &str) -> AgentMessage {
         AgentMessage::Hello(Hello {
             protocol: (PROTOCOL, PROTOCOL),
-            capabilities: Vec::new(),
+            capabilities: Default::default(),
             backend: backend.into(),
             agent_instance: "1".into(),
             source_incarnation: "source".into(),
@@ -355,7 +355,7 @@ mod tests {
                 credit: Credit { changes, bytes: 1 << 20 },
                 backend: "own".into(),
                 heartbeat_timeout: Duration::from_secs(15),
-                capabilities: Vec::new(),
+                capabilities: Default::default(),
             };
             own.owner.try_send(WriterMessage::Welcome(welcome.clone())).unwrap();
             assert_eq!(own.agent.recv().await, Some(WriterMessage::Welcome(welcome)));

@@ -229,7 +229,7 @@ fn describe(backend: &gimbal_reconcile::Backend, pending: u64, now: Instant) -> 
         rejected: end.rejects().len() as u64,
         unknown,
         held_changes,
-        peer_capabilities: hello.capabilities,
+        peer_capabilities: hello.capabilities.iter().map(ToString::to_string).collect(),
         ..pb::Backend::default()
     }
 }

@@ -79,7 +79,7 @@ fn survives_the_wire(message: &AgentMessage) {
 pub(crate) fn hello() -> Hello {
     Hello {
         protocol: (PROTOCOL, PROTOCOL),
-        capabilities: Vec::new(),
+        capabilities: Default::default(),
         backend: BACKEND.into(),
         agent_instance: "1".into(),
         source_incarnation: "source".into(),
@@ -133,7 +133,7 @@ pub(crate) fn welcome() -> Welcome {
         credit: Credit { changes: 64, bytes: 1 << 22 },
         backend: BACKEND.into(),
         heartbeat_timeout: Duration::from_secs(15),
-        capabilities: vec!["trace".into()],
+        capabilities: vec!["trace".into()].into(),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use gimbal_model::{EndpointChange, Service, SourceKey};
+use gimbal_session::capability::Capabilities;
 use gimbal_session::{
     AgentMessage, Credit, Frame, Goodbye, GoodbyeReason, Need, Payload as _, PieceChange, Scope, Services,
     TraceContext, Welcome, WriterMessage,
@@ -57,7 +58,7 @@ struct State {
     streams: u64,
     traces: Vec<TraceContext>,
     /// What it names to agents.
-    capabilities: Vec<String>,
+    capabilities: Capabilities,
 }
 
 /// Serves plaintext on loopback, until it is dropped.
@@ -102,14 +103,14 @@ impl ScriptedWriter {
     ///
     /// # Panics
     /// As [`Self::said`].
-    pub fn name_capabilities(&self, capabilities: &[&str]) {
-        self.state.lock().unwrap().capabilities = capabilities.iter().map(|name| (*name).to_owned()).collect();
+    pub fn name_capabilities(&self, capabilities: &[&'static str]) {
+        self.state.lock().unwrap().capabilities = capabilities.iter().map(|name| (*name).into()).collect();
     }
 
     async fn serve(leads: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let capabilities = Services::CAPABILITIES.iter().map(|name| (*name).to_owned()).collect();
+        let capabilities = Services::CAPABILITIES.into();
         let state = Arc::new(Mutex::new(State { leads, capabilities, ..State::default() }));
         let (says, _) = broadcast::channel(64);
         let stop = CancellationToken::new();

@@ -85,7 +85,7 @@ fn first_data(publisher: &mut Publisher) -> Option<Frame> {
         credit,
         backend: "b".into(),
         heartbeat_timeout: std::time::Duration::from_secs(15),
-        capabilities: Vec::new(),
+        capabilities: Default::default(),
     };
     assert_eq!(publisher.agent.receive(WriterMessage::Welcome(welcome), now), AgentVerdict::Continue);
     std::iter::from_fn(|| publisher.agent.next(now)).find_map(|message| match message {

@@ -5,7 +5,7 @@ use gimbal_testkit::OtlpReceiver;
 use gimbal_testkit::scripted_writer::ScriptedWriter;
 
 /// Offers a Service to a writer with these capabilities, and changes it. Returns what the writer got beside the change.
-async fn change(capabilities: &[&str], flags: &[&str]) -> Vec<String> {
+async fn change(capabilities: &[&'static str], flags: &[&str]) -> Vec<String> {
     let writer = ScriptedWriter::start().await;
     writer.name_capabilities(capabilities);
     let cloud = Running::start(&[&["--writer", &writer.url], flags].concat()).await;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gimbal_model::Digest;
 
+use crate::capability::Capabilities;
 use crate::{ChangeAge, Payload, Services, TraceContext};
 
 /// A message from the agent to the writer.
@@ -126,7 +127,7 @@ pub struct Hello {
     /// Lowest and highest protocol version that the agent speaks.
     pub protocol: (u32, u32),
     /// The agent's [capabilities](crate::capability).
-    pub capabilities: Vec<String>,
+    pub capabilities: Capabilities,
     /// The backend's name in the agent's configuration. The certificate decides; this is only compared with it.
     pub backend: String,
     /// A random name of the agent's process.
@@ -155,7 +156,7 @@ pub struct Welcome {
     /// The writer ends the stream after this time without a message.
     pub heartbeat_timeout: Duration,
     /// The writer's [capabilities](crate::capability).
-    pub capabilities: Vec<String>,
+    pub capabilities: Capabilities,
 }
 
 /// The part of the agent's entries that the writer asks for.

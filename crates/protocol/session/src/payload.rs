@@ -10,6 +10,7 @@
 //! What goes the other way, from the writer to the agent, is optional: a payload that has no reports, facts or contents
 //! names [`Never`] in their place, and nothing of them is ever sent.
 
+use std::borrow::Cow;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +64,7 @@ pub trait Payload: Copy + Default + Eq + Debug + Send + Sync + 'static {
     const SENDS_UNKNOWN: bool = false;
 
     /// The [capabilities](crate::capability) of both ends.
-    const CAPABILITIES: &'static [&'static str] = &[];
+    const CAPABILITIES: &'static [Cow<'static, str>] = &[];
 
     /// Interval of the agent's heartbeats.
     const HEARTBEAT: Duration = crate::HEARTBEAT;

@@ -1,5 +1,6 @@
 //! The payload of discovery: the Services of a source. It has no reports, facts or contents.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use gimbal_model::{
@@ -37,7 +38,8 @@ impl Payload for Services {
     const ENTRIES: &'static str = "Services";
     const PARTS: &'static str = "endpoints";
     const INDIVISIBLE: &'static str = "header, or ports and details of one endpoint,";
-    const CAPABILITIES: &'static [&'static str] = &[capability::CHANGE_AGE, capability::TRACE];
+    const CAPABILITIES: &'static [Cow<'static, str>] =
+        &[Cow::Borrowed(capability::CHANGE_AGE), Cow::Borrowed(capability::TRACE)];
 
     fn report_len(report: &Never) -> usize {
         match *report {}

@@ -96,7 +96,7 @@ mod tests {
             credit,
             backend: "b".into(),
             heartbeat_timeout,
-            capabilities: Vec::new(),
+            capabilities: Default::default(),
         };
         parked.granted(&WriterMessage::Welcome(welcome));
         for (seq, changes, room) in [(1, 2, true), (2, 0, true), (3, 3, false)] {

@@ -1,8 +1,10 @@
 //! The messages that all payloads have in common: Hello and Welcome, heartbeats, credit, goodbyes. Parsers name every
 //! field, so that a new one cannot be left unread.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
+use gimbal_session::capability::Capabilities;
 use gimbal_session::{Credit, Freshness, Goodbye, GoodbyeReason, Hello, Need, Scope, Summary, Welcome};
 
 use crate::parse::{self, LABEL, Parsed, WireError, invalid, millis, prose};
@@ -23,7 +25,7 @@ pub fn encode_hello(hello: Hello) -> pb::Hello {
     pb::Hello {
         protocol_min,
         protocol_max,
-        capabilities,
+        capabilities: encode_capabilities(&capabilities),
         backend,
         agent_instance,
         source_incarnation,
@@ -47,7 +49,7 @@ pub fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
         held,
         agent_version,
     } = hello;
-    check_capabilities(&capabilities)?;
+    let capabilities = parse_capabilities(capabilities)?;
     parse::bounded("backend", &backend, IDENTITY)?;
     parse::bounded("agent_instance", &agent_instance, IDENTITY)?;
     parse::bounded("source_incarnation", &source_incarnation, IDENTITY)?;
@@ -62,11 +64,16 @@ pub fn parse_hello(hello: pb::Hello) -> Parsed<Hello> {
     })
 }
 
-fn check_capabilities(capabilities: &[String]) -> Parsed<()> {
+fn encode_capabilities(capabilities: &Capabilities) -> Vec<String> {
+    capabilities.iter().map(ToString::to_string).collect()
+}
+
+fn parse_capabilities(capabilities: Vec<String>) -> Parsed<Capabilities> {
     if capabilities.len() > LISTED {
         return invalid("capabilities", format!("has {} entries, more than {LISTED}", capabilities.len()));
     }
-    capabilities.iter().try_for_each(|capability| parse::bounded("capability", capability, LABEL))
+    let name = |name: String| parse::bounded("capability", &name, LABEL).map(|()| Cow::Owned(name));
+    capabilities.into_iter().map(name).collect::<Parsed<Vec<_>>>().map(Cow::Owned)
 }
 
 /// Encodes a heartbeat.
@@ -166,7 +173,7 @@ pub fn encode_welcome(welcome: Welcome) -> pb::Welcome {
         credit: Some(encode_credit(credit)),
         backend,
         heartbeat_timeout_ms: millis(heartbeat_timeout, u32::MAX),
-        capabilities,
+        capabilities: encode_capabilities(&capabilities),
     }
 }
 
@@ -176,7 +183,7 @@ pub fn encode_welcome(welcome: Welcome) -> pb::Welcome {
 /// Returns an error when a part is missing, or cannot be read, or a list is too long.
 pub fn parse_welcome(welcome: pb::Welcome) -> Parsed<Welcome> {
     let pb::Welcome { protocol, generation, need, credit, backend, heartbeat_timeout_ms, capabilities } = welcome;
-    check_capabilities(&capabilities)?;
+    let capabilities = parse_capabilities(capabilities)?;
     Ok(Welcome {
         protocol,
         generation,

@@ -109,7 +109,7 @@ mod tests {
         fn says(&mut self, name: &str, uid: &str) -> Result<(), String> {
             let hello = Hello {
                 protocol: (1, 1),
-                capabilities: Vec::new(),
+                capabilities: Default::default(),
                 backend: name.into(),
                 agent_instance: "i".into(),
                 source_incarnation: uid.into(),

@@ -46,7 +46,7 @@ impl Writer {
     fn connect(&mut self) -> u64 {
         let hello = Hello {
             protocol: (PROTOCOL, PROTOCOL),
-            capabilities: Vec::new(),
+            capabilities: Default::default(),
             backend: "node02".into(),
             agent_instance: "1".into(),
             source_incarnation: "source".into(),

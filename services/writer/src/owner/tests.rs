@@ -79,7 +79,7 @@ fn owner() -> (StateOwner, watch::Sender<Leadership>) {
 fn dial(owner: &mut StateOwner) -> Result<mpsc::Receiver<WriterMessage>, GoodbyeReason> {
     let hello = Hello {
         protocol: (PROTOCOL, PROTOCOL),
-        capabilities: Vec::new(),
+        capabilities: Default::default(),
         backend: name().to_string(),
         agent_instance: "1".into(),
         source_incarnation: "source".into(),

@@ -108,7 +108,7 @@ fn content() -> impl Strategy<Value = CertificateContent> {
 fn agent_messages() -> impl Strategy<Value = AgentMessage<Kuryr>> {
     let hello = (any::<(u32, u32)>(), vec(words(), 5), option::of(summary())).prop_map(|(protocol, t, held)| Hello {
         protocol,
-        capabilities: vec![t[0].clone()],
+        capabilities: vec![t[0].clone().into()].into(),
         backend: t[1].clone(),
         agent_instance: t[2].clone(),
         source_incarnation: t[3].clone(),
@@ -141,7 +141,7 @@ fn writer_messages() -> impl Strategy<Value = WriterMessage<Kuryr>> {
             credit,
             backend,
             heartbeat_timeout: Duration::from_millis(timeout.into()),
-            capabilities,
+            capabilities: capabilities.into_iter().map(Into::into).collect(),
         },
     );
     let reject = (option::of(key()), select(KuryrReason::ALL.to_vec()), any::<bool>(), words());

@@ -48,7 +48,7 @@ impl Led {
     fn dial(&mut self, incarnation: &str) -> bool {
         let hello = Hello {
             protocol: (PROTOCOL, PROTOCOL),
-            capabilities: Vec::new(),
+            capabilities: Default::default(),
             backend: "node02".into(),
             agent_instance: "1".into(),
             source_incarnation: incarnation.into(),

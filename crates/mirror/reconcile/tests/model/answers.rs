@@ -170,7 +170,7 @@ fn an_agent_that_offers_data_says_of_which_source() {
     let name = gimbal_model::BackendName::parse(super::world::BACKENDS[0]).unwrap();
     let hello = |held| gimbal_session::Hello {
         protocol: (1, 1),
-        capabilities: Vec::new(),
+        capabilities: Default::default(),
         backend: name.to_string(),
         agent_instance: "other".into(),
         source_incarnation: String::new(),

@@ -10,6 +10,7 @@ mod stream;
 mod too_large;
 mod way_back;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -355,8 +356,8 @@ impl<P: Payload> AgentEnd<P> {
 
     /// Returns the [capabilities](crate::capability) that the open stream's writer named.
     #[must_use]
-    pub fn writer_capabilities(&self) -> &[String] {
-        self.stream.as_ref().map_or(&[], |stream| &stream.writer_capabilities)
+    pub fn writer_capabilities(&self) -> &[Cow<'static, str>] {
+        self.stream.as_ref().map_or(&[], |stream| &*stream.writer_capabilities)
     }
 
     /// Returns whether the open stream's writer named a capability.

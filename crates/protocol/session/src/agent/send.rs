@@ -15,7 +15,7 @@ use crate::split::parts;
 use crate::window::{FrameRoom, WindowShare};
 use crate::{
     AgentMessage, ChangeSince, Data, Entry, EntryChange, Frame, Hello, KeptEntry, Key, PROTOCOL, Payload, Scope,
-    Summary, capability, key,
+    Summary, key,
 };
 
 /// Largest number of namespaces in one message. With it the message fits in a frame however long the names are.
@@ -59,7 +59,7 @@ impl<P: Payload> AgentEnd<P> {
         }
         Hello {
             protocol: (PROTOCOL, PROTOCOL),
-            capabilities: capability::named(P::CAPABILITIES),
+            capabilities: P::CAPABILITIES.into(),
             backend: self.config.backend.clone(),
             agent_instance: self.config.instance.clone(),
             source_incarnation: self.incarnation.clone().unwrap_or_default(),

@@ -10,6 +10,7 @@ use super::contents::ContentAnswers;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
 use super::snapshot::{LastSent, Snapshot};
+use crate::capability::Capabilities;
 use crate::namespaces::NamespaceSet;
 use crate::window::Window;
 use crate::{CarriedBy, ChangeSince, Goodbye, Key, Payload, PieceChange, Scope, UnknownScopes};
@@ -50,7 +51,7 @@ pub(super) struct Stream<P: Payload> {
     /// The stream's number; set by Welcome.
     pub(super) generation: Option<u64>,
     /// What the writer named in Welcome.
-    pub(super) writer_capabilities: Vec<String>,
+    pub(super) writer_capabilities: Capabilities,
     /// Whether [`capability::CHANGE_AGE`](crate::capability::CHANGE_AGE) is among them.
     pub(super) takes_age: bool,
     pub(super) goodbye: Option<Goodbye>,
@@ -83,7 +84,7 @@ impl<P: Payload> Stream<P> {
             opened: now,
             offer: None,
             generation: None,
-            writer_capabilities: Vec::new(),
+            writer_capabilities: Capabilities::default(),
             takes_age: false,
             goodbye: None,
             ended: false,

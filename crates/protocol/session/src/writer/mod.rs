@@ -24,7 +24,7 @@ use crate::ledger::Ledger;
 use crate::namespaces::NamespaceSet;
 use crate::{
     CarriedBy, Credit, Goodbye, GoodbyeReason, Hello, Key as _, Need, PROTOCOL, Payload, Reject, Scope, Services,
-    Summary, UnknownScopes, Welcome, WriterMessage, capability,
+    Summary, UnknownScopes, Welcome, WriterMessage,
 };
 use contents::RequestedContents;
 use holdings::{Holdings, Knowledge};
@@ -204,7 +204,7 @@ impl<P: Payload> WriterEnd<P> {
             credit: self.limits.credit,
             backend: backend.into(),
             heartbeat_timeout: self.limits.heartbeat_timeout,
-            capabilities: capability::named(P::CAPABILITIES),
+            capabilities: P::CAPABILITIES.into(),
         }));
         self.rejects.opened();
         self.way_back_opened();

@@ -20,7 +20,7 @@ fn a_writer_gets_what_it_names() {
         let mut agent = agent(&[("a", service("1", [1])), ("b", service("1", [1]))]);
         let since = ChangeSince { reported: now + 4 * second, caused: Some(2 * second) };
         agent.set_since(key("b"), Some(service("2", [1])), since);
-        assert_eq!(connect(&mut agent, now).capabilities, ["change-age", "trace"]);
+        assert_eq!(&*connect(&mut agent, now).capabilities, ["change-age", "trace"]);
         assert_eq!(agent.writer_capabilities(), [""; 0], "before Welcome");
         tell(&mut agent, welcome_naming(Need::All, WIDE, named), now);
         let ages = |frames: Vec<Frame>| frames.iter().filter_map(Frame::age).collect::<Vec<_>>();
@@ -29,7 +29,7 @@ fn a_writer_gets_what_it_names() {
         agent.set_since(key("a"), Some(service("2", [1])), since);
         sent.extend(ages(frames(&mut agent, now + 11 * second)));
         assert_eq!(&sent, expected, "{named:?}");
-        assert!(agent.writer_capabilities().iter().eq(named), "{named:?}");
+        assert_eq!(agent.writer_capabilities(), named);
         assert_eq!(agent.writer_has("trace"), named.contains(&"trace"));
         agent.disconnected();
         assert!(!agent.writer_has("trace"), "it was that stream's");

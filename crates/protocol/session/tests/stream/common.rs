@@ -7,9 +7,8 @@ use gimbal_model::{
     Conditions, Digest, DigestTree, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, SourceKey,
 };
 use gimbal_session::{
-    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, ChangeAge, Credit, Data, Frame, Hello, Need, Payload as _,
-    Piece, PieceChange, Reject, RejectReason, Scope, Services, Summary, Welcome, WriterEnd, WriterLimits,
-    WriterMessage, WriterOutput,
+    AgentConfig, AgentEnd, AgentMessage, AgentVerdict, ChangeAge, Credit, Data, Frame, Hello, Need, Piece, PieceChange,
+    Reject, RejectReason, Scope, Summary, Welcome, WriterEnd, WriterLimits, WriterMessage, WriterOutput,
 };
 
 pub const WIDE: Credit = Credit { changes: 10_000, bytes: 64 << 20 };
@@ -72,10 +71,10 @@ pub fn welcome(need: Need) -> WriterMessage {
 }
 
 pub fn welcome_with(need: Need, credit: Credit) -> WriterMessage {
-    welcome_naming(need, credit, Services::CAPABILITIES)
+    welcome_naming(need, credit, &["change-age", "trace"])
 }
 
-pub fn welcome_naming(need: Need, credit: Credit, capabilities: &[&str]) -> WriterMessage {
+pub fn welcome_naming(need: Need, credit: Credit, capabilities: &[&'static str]) -> WriterMessage {
     WriterMessage::Welcome(Welcome {
         protocol: 1,
         generation: 7,
@@ -83,7 +82,7 @@ pub fn welcome_naming(need: Need, credit: Credit, capabilities: &[&str]) -> Writ
         credit,
         backend: "b".into(),
         heartbeat_timeout: TIMEOUT,
-        capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
+        capabilities: capabilities.iter().map(|name| (*name).into()).collect(),
     })
 }
 

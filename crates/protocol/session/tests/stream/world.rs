@@ -52,7 +52,7 @@ pub struct World {
 /// Makes of a message what an agent of the former release sends.
 fn as_before(message: &mut AgentMessage) {
     match message {
-        AgentMessage::Hello(hello) => hello.capabilities.clear(),
+        AgentMessage::Hello(hello) => hello.capabilities = Default::default(),
         AgentMessage::Data(Data { frame: Frame::SnapshotChunk { age, .. }, .. }) => *age = None,
         AgentMessage::Data(Data { frame: Frame::Delta { age, .. }, .. }) => age.caused = None,
         _ => {}
@@ -365,7 +365,7 @@ impl World {
         for message in &mut messages {
             if let WriterMessage::Welcome(welcome) = message {
                 if self.older.1 {
-                    welcome.capabilities.clear();
+                    welcome.capabilities = Default::default();
                 }
                 self.need = Some(welcome.need.clone());
                 let offered = self.writer.hello().is_some_and(|hello| hello.held.is_some());

@@ -9,6 +9,7 @@ use gimbal_model::{
     Conditions, Detail, Digest, Endpoint, EndpointChange, EndpointPort, Header, PortSet, Protocol, ServicePort,
     SourceKey, TargetPort,
 };
+use gimbal_session::capability::Capabilities;
 use gimbal_session::{
     AgentMessage, ChangeAge, Credit, Data, Frame, Freshness, Goodbye, GoodbyeReason, Hello, Need, Piece, PieceChange,
     Reject, RejectReason, Scope, Summary, TraceContext, Welcome, WriterMessage, estimated_len,
@@ -147,8 +148,12 @@ fn goodbye() -> impl Strategy<Value = Goodbye> {
     (reason, ".{0,20}", after).prop_map(|(reason, message, retry_after)| Goodbye { reason, message, retry_after })
 }
 
+fn capabilities() -> impl Strategy<Value = Capabilities> {
+    vec("[a-z]{0,9}".prop_map(Into::into), 0..3).prop_map(Into::into)
+}
+
 fn agent() -> impl Strategy<Value = AgentMessage> {
-    let hello = (any::<(u32, u32)>(), vec("[a-z]{0,9}", 0..3), [".{0,9}", ".{0,9}", ".{0,9}", ".{0,9}"]);
+    let hello = (any::<(u32, u32)>(), capabilities(), [".{0,9}", ".{0,9}", ".{0,9}", ".{0,9}"]);
     let hello = (hello, option::of(summary())).prop_map(|((protocol, capabilities, words), held)| {
         let [backend, agent_instance, source_incarnation, agent_version] = words;
         Hello { protocol, capabilities, backend, agent_instance, source_incarnation, held, agent_version }
@@ -172,7 +177,7 @@ fn need() -> impl Strategy<Value = Need> {
 fn writer() -> impl Strategy<Value = WriterMessage> {
     use RejectReason as R;
     let credit = || any::<(u32, u64)>().prop_map(|(changes, bytes)| Credit { changes, bytes });
-    let names = (".{0,9}", vec("[a-z]{0,9}", 0..3));
+    let names = (".{0,9}", capabilities());
     let welcome = (any::<(u32, u64)>(), need(), credit(), names, millis(u32::MAX.into()));
     let welcome = welcome.prop_map(|((protocol, generation), need, credit, names, heartbeat_timeout)| {
         let (backend, capabilities) = names;

@@ -188,7 +188,7 @@ pub fn hello() -> AgentMessage {
         source_incarnation: "hostile-source".into(),
         held: Some(Summary { count: 1, ..Summary::default() }),
         agent_version: "hostile/1".into(),
-        capabilities: Vec::new(),
+        capabilities: Default::default(),
     })
 }
 
