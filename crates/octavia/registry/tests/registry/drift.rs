@@ -282,6 +282,34 @@ fn what_goes_on_purpose_is_not_reported_as_missing() {
     assert_eq!(missing(&world), None);
 }
 
+/// Octavia shows its load balancer as before. Only a floating IP is seen to lead nowhere, and there is nothing to lead it to. When
+/// the load balancer is deleted, too, another one is made with another port.
+#[test]
+fn a_vip_port_that_somebody_deletes_comes_with_another_load_balancer() {
+    for floating in [true, false] {
+        let mut world = World::usual();
+        let (web, mut wish) = (key("shop", "web"), Wish::new("u1", &world.subnet));
+        (wish.from_outside, wish.floating) = (true, floating);
+        world.want("prod1", web.clone(), wish);
+        world.converge(90 * SECOND);
+        world.status_written("prod1", &web);
+        world.run(130 * SECOND);
+        let balancer = world.balancers()[0].clone();
+        let (id, port) = (balancer["id"].as_str().unwrap(), balancer["vip_port_id"].as_str().unwrap());
+        world.by_hand(&SimRequest::delete(&format!("/v2.0/ports/{port}")));
+        world.run(1_500 * SECOND);
+        let told: &[&str] = if floating { &["Degraded/Failing"] } else { &[] };
+        assert_eq!(world.conditions("prod1", &web), told);
+        assert_eq!(world.balancers(), [balancer.clone()]);
+        world.by_hand(&SimRequest::delete(&format!("{LB}/loadbalancers/{id}")).with_query("cascade", "true"));
+        world.run(400 * SECOND);
+        assert_eq!(world.conditions("prod1", &web), [""; 0], "{:#?}", world.last_sent());
+        let (balancers, ports) = (world.balancers(), world.rows("/v2.0/ports", "ports"));
+        assert!(ports.iter().any(|one| one["id"] == balancers[0]["vip_port_id"]), "{ports:#?}");
+        assert_eq!(world.rows("/v2.0/floatingips", "floatingips").len(), usize::from(floating));
+    }
+}
+
 #[test]
 fn what_is_added_goes_at_the_second_look_unless_it_is_to_be_kept() {
     for (kind, by_hand) in ADDED {
