@@ -22,6 +22,8 @@ const PURE: &[&str] = &[
     "gimbal-kuryr-router-core",
     "gimbal-kuryr-translate",
     "gimbal-kuryr-wire",
+    "gimbal-neutron-plan",
+    "gimbal-neutron-sim",
     "gimbal-octavia-plan",
     "gimbal-octavia-registry",
     "gimbal-octavia-rows",

@@ -3,11 +3,16 @@
 use crate::shell;
 
 pub const NAME: &str = "simulation";
-pub const WHAT: &str = "load balancers end as they are wanted, and serve all the time, whatever is lost, killed, refused or held, \
-                        2,000 worlds of each kind";
+pub const WHAT: &str = "load balancers and ports end as they are wanted, and load balancers serve all the time, whatever is lost, \
+                        killed, refused or held, 2,000 worlds of each kind";
 
 /// The packages, and the file of the tests in each.
-const TESTS: [(&str, &str); 2] = [("gimbal-octavia-plan", "plan"), ("gimbal-octavia-registry", "registry")];
+const TESTS: [(&str, &str); 4] = [
+    ("gimbal-neutron-plan", "networks"),
+    ("gimbal-neutron-plan", "ports"),
+    ("gimbal-octavia-plan", "plan"),
+    ("gimbal-octavia-registry", "registry"),
+];
 /// The modules with properties of worlds.
 const MODULES: [&str; 5] = ["any_trouble::", "certificates::", "gap::", "routers_in_trouble::", "sharing::"];
 const WORLDS: u64 = 2_000;
@@ -71,9 +76,10 @@ mod tests {
 
     #[test]
     fn every_module_with_worlds_is_run() {
-        let octavia = shell::root().join("crates/octavia");
         let mut all = BTreeSet::new();
-        files::collect(&octavia, &mut all).unwrap();
+        for folder in ["crates/neutron", "crates/octavia"] {
+            files::collect(&shell::root().join(folder), &mut all).unwrap();
+        }
         let mut modules = BTreeSet::new();
         for file in all.iter().filter(|file| file.components().any(|one| one.as_os_str() == "tests")) {
             let text = files::read(file).unwrap();

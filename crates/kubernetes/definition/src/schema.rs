@@ -116,7 +116,13 @@ fn simplify(value: &mut serde_json::Value) {
             // What a field is when it is missing is said in its description.
             map.remove("default");
             map.remove("title");
-            map.values_mut().for_each(simplify);
+            for (keyword, value) in map {
+                match value {
+                    // Fields may have the names of keywords.
+                    Value::Object(fields) if keyword == "properties" => fields.values_mut().for_each(simplify),
+                    value => simplify(value),
+                }
+            }
         }
         Value::Array(list) => list.iter_mut().for_each(simplify),
         _ => {}

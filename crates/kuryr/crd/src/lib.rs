@@ -10,12 +10,16 @@ mod endpoints;
 mod integer;
 mod load_balancer;
 pub mod names;
+mod network;
+mod port;
 mod router;
 mod spec;
 mod status;
 
 pub use endpoints::{KlbEndpoint, KlbEndpointConditions, KlbPort, KlbSlice, KlbSlicePort, KlbTarget};
 pub use load_balancer::KuryrLoadBalancer;
+pub use network::{KuryrNetwork, KuryrNetworkSpec, KuryrNetworkStatus};
+pub use port::{KpInterface, KpNetwork, KpSubnet, KpVif, KuryrPort, KuryrPortSpec, KuryrPortStatus};
 pub use router::{
     KlrPathType, KlrPool, KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterSpec, KuryrL7RouterStatus, StatusPolicy,
     StatusSecret,

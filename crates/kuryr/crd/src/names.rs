@@ -186,3 +186,10 @@ pub mod conditions {
     pub const ALL: [&str; 9] =
         [READY, SYNCED, DEGRADED, QUOTA_EXCEEDED, UNSUPPORTED, CONFLICT, TOO_LARGE, HELD, DELETING];
 }
+
+/// Types of the conditions of a KuryrPort; new. Those of [`conditions`] mean the same there.
+pub mod port_conditions {
+    /// The one that the node writes: True once the interface is in the Pod, with the ID of its container as the message; False once
+    /// the runtime has asked for it to be removed.
+    pub const PLUGGED: &str = "Plugged";
+}

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use gimbal_kubernetes_definition::{CustomKind, yaml};
-use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer};
+use gimbal_kuryr_crd::{KuryrL7Router, KuryrLoadBalancer, KuryrNetwork, KuryrPort};
 use serde_json::Value;
 
 fn here(path: &str) -> PathBuf {
@@ -45,6 +45,8 @@ fn the_files_are_generated() {
     }
     check::<KuryrLoadBalancer>();
     check::<KuryrL7Router>();
+    check::<KuryrPort>();
+    check::<KuryrNetwork>();
 }
 
 #[test]
@@ -111,14 +113,92 @@ fn compare(theirs: &Value, ours: &Value, path: &str, loosened: &mut String) {
     }
 }
 
+/// The names of the definition, its columns in order, and each field with its type; `*` marks those that are required.
+fn assert_says<K: CustomKind>(short: &str, columns: &[&str], fields: &[(&str, &str)]) {
+    let definition = definition_of::<K>();
+    let names = &definition["spec"]["names"];
+    assert_eq!((&names["shortNames"][0], &names["singular"]), (&Value::from(short), &Value::from(K::SINGULAR)));
+    assert_eq!(definition["spec"]["scope"], "Namespaced");
+    assert_eq!(definition["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    let version = &definition["spec"]["versions"][0];
+    assert_eq!(version["subresources"], serde_json::json!({"status": {}}));
+    let shown: Vec<String> = version["additionalPrinterColumns"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|column| format!("{} {}", column["name"].as_str().unwrap(), column["jsonPath"].as_str().unwrap()))
+        .collect();
+    assert_eq!(shown[..columns.len()], *columns);
+    for (path, kind) in fields {
+        let (parents, field) = path.rsplit_once('.').unwrap_or(("", path));
+        let parent = parents.split('.').fold(schema(&definition), |at, name| &at["properties"][name]);
+        let (field, required) = field.strip_suffix('*').map_or((field, false), |field| (field, true));
+        assert_eq!(parent["properties"][field]["type"], *kind, "{path}");
+        assert_eq!(self::names(&parent["required"]).contains(field), required, "{path}");
+    }
+    let conditions = &schema(&definition)["properties"]["status"]["properties"]["conditions"];
+    assert_eq!(conditions["x-kubernetes-list-map-keys"], serde_json::json!(["type"]));
+}
+
+#[test]
+fn a_port_has_the_names_and_fields_of_kuryr() {
+    assert_says::<KuryrPort>(
+        "kp",
+        &["PodUID .spec.podUid", "Nodename .spec.podNodeName", "labels .metadata.labels"],
+        &[
+            ("spec.podUid*", "string"),
+            ("spec.podNodeName*", "string"),
+            ("spec.podStatic", "boolean"),
+            ("spec.projectId", "string"),
+            ("status.vifs*", "object"),
+            ("status.observedGeneration", "integer"),
+        ],
+    );
+    let definition = definition_of::<KuryrPort>();
+    let vifs = &schema(&definition)["properties"]["status"]["properties"]["vifs"];
+    let interface = &vifs["additionalProperties"]["properties"];
+    assert_eq!(interface["default"]["type"], "boolean", "a field with the name of a keyword");
+    let vif = &interface["vif"];
+    assert_eq!(vif["x-kubernetes-preserve-unknown-fields"], true, "Kuryr's versioned objects stay");
+    assert_eq!(vif["properties"]["active"]["type"], "boolean");
+}
+
+#[test]
+fn a_network_has_the_names_and_fields_of_kuryr() {
+    assert_says::<KuryrNetwork>(
+        "kns",
+        &["SUBNET-CIDR .status.subnetCIDR"],
+        &[
+            ("spec.nsName*", "string"),
+            ("spec.projectId*", "string"),
+            ("spec.nsLabels*", "object"),
+            ("spec.nodeName", "string"),
+            ("status.netId", "string"),
+            ("status.populated", "boolean"),
+            ("status.routerId", "string"),
+            ("status.subnetCIDR", "string"),
+            ("status.subnetId", "string"),
+            ("status.nsLabels", "object"),
+        ],
+    );
+}
+
 #[test]
 fn every_field_is_described_and_every_schema_is_structural() {
     fn check(schema: &Value, path: &str) {
         assert!(schema["type"].is_string(), "{path} has no type: {schema}");
-        assert!(schema["description"].is_string() || path.ends_with("[]") || path.is_empty(), "{path} has no words");
+        assert!(
+            schema["description"].is_string() || path.ends_with([']', '}']) || path.is_empty(),
+            "{path} has no words"
+        );
         let properties = schema["properties"].as_object();
+        let values = &schema["additionalProperties"];
         if schema["type"] == "object" {
-            assert!(properties.is_some() || schema["x-kubernetes-preserve-unknown-fields"] == true, "{path} is pruned");
+            let is_kept = schema["x-kubernetes-preserve-unknown-fields"] == true || !values.is_null();
+            assert!(properties.is_some() || is_kept, "{path} is pruned");
+        }
+        if !values.is_null() {
+            check(values, &format!("{path}{{}}"));
         }
         properties.into_iter().flatten().for_each(|(name, field)| check(field, &format!("{path}.{name}")));
         if schema["type"] == "array" {
@@ -127,4 +207,6 @@ fn every_field_is_described_and_every_schema_is_structural() {
     }
     check(schema(&definition_of::<KuryrLoadBalancer>()), "");
     check(schema(&definition_of::<KuryrL7Router>()), "");
+    check(schema(&definition_of::<KuryrPort>()), "");
+    check(schema(&definition_of::<KuryrNetwork>()), "");
 }

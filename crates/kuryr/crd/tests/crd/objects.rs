@@ -3,6 +3,7 @@
 use gimbal_kubernetes_definition::{CustomKind, yaml};
 use gimbal_kuryr_crd::{
     KuryrL7Router, KuryrL7RouterStatus, KuryrLoadBalancer, KuryrLoadBalancerSpec, KuryrLoadBalancerStatus,
+    KuryrNetwork, KuryrPort, KuryrPortStatus,
 };
 use serde_json::{Value, json};
 
@@ -31,12 +32,13 @@ fn check(schema: &Value, value: &Value, path: &str) {
         assert!(!value[name.as_str().unwrap()].is_null(), "{path} lacks {name}");
     }
     for (name, field) in value.as_object().into_iter().flatten() {
-        let known = &schema["properties"][name];
-        if known.is_null() {
+        let known =
+            [&schema["properties"][name], &schema["additionalProperties"]].into_iter().find(|one| !one.is_null());
+        let Some(known) = known else {
             assert_eq!(schema["x-kubernetes-preserve-unknown-fields"], true, "{path}.{name} would be pruned");
-        } else {
-            check(known, field, &format!("{path}.{name}"));
-        }
+            continue;
+        };
+        check(known, field, &format!("{path}.{name}"));
     }
     for item in value.as_array().into_iter().flatten() {
         check(&schema["items"], item, &format!("{path}[]"));
@@ -136,4 +138,38 @@ fn a_router_without_anything_is_read() {
     let object: KuryrL7Router = serde_json::from_str(text).unwrap();
     assert_eq!((object.spec.routes.len(), object.spec.pools[0].port), (1, i64::MAX));
     assert_eq!(object.status, Some(KuryrL7RouterStatus::default()));
+}
+
+#[test]
+fn a_port_and_a_network_with_every_field_are_valid() {
+    let port: KuryrPort = with_every_field(include_str!("../ports/every-field.json"));
+    let status = port.status.unwrap();
+    let vif = &status.vifs["eth0"].vif;
+    assert!(status.others.is_empty() && vif.others.is_empty(), "{:?} {:?}", status.others, vif.others);
+    assert_eq!((&*vif.network.as_ref().unwrap().subnets[0].ips[0], vif.active), ("10.10.0.15", Some(true)));
+    let network: KuryrNetwork = with_every_field(include_str!("../networks/every-field.json"));
+    assert!(network.status.unwrap().others.is_empty());
+}
+
+#[test]
+fn a_port_of_kuryrs_time_is_valid_and_keeps_every_field() {
+    let text = include_str!("../ports/versioned.json");
+    let value: Value = serde_json::from_str(text).unwrap();
+    let schema = schema::<KuryrPort>();
+    for part in ["spec", "status"] {
+        check(&schema["properties"][part], &value[part], part);
+    }
+    let port: KuryrPort = serde_json::from_str(text).unwrap();
+    let written = serde_json::to_value(&port).unwrap();
+    assert_eq!((&written["spec"], &written["status"]), (&value["spec"], &value["status"]));
+    assert_eq!(port.status.unwrap().vifs["eth0"].vif.id, None, "a versioned object is not read");
+}
+
+#[test]
+fn a_port_and_a_network_without_anything_are_read() {
+    let port: KuryrPort = serde_json::from_str(r#"{"status":{}}"#).unwrap();
+    assert_eq!((port.spec, port.status), (Default::default(), Some(KuryrPortStatus::default())));
+    let first = serde_json::to_value(KuryrPortStatus::default()).unwrap();
+    assert_eq!(first, json!({"vifs": {}}), "the first condition is written beside an empty list");
+    assert_eq!(serde_json::from_str::<KuryrNetwork>("{}").unwrap(), KuryrNetwork::default());
 }
