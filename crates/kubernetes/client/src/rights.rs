@@ -83,8 +83,7 @@ impl Cluster {
     /// # Errors
     /// See [`ApiError`]: the server did not answer each question.
     pub async fn missing_rights(&self, rights: &[Right]) -> Result<Vec<Right>, ApiError> {
-        // Each question is owned: a borrowed one would tie the answers together for the compiler.
-        let questions = rights.to_vec().into_iter().map(|right| async move {
+        let questions = rights.iter().cloned().map(|right| async move {
             let answer = self.create(&right.review()).await?.status.unwrap_or_default();
             if !answer.allowed && !answer.evaluation_error.is_empty() {
                 let message = format!("whether it may {right} is not known: {}", answer.evaluation_error);
