@@ -213,7 +213,7 @@ fn an_address_is_found_in_each_object_that_has_it() {
         }
     };
     let subsets = vec![subset(80, &["10.0.0.2"], &[]), subset(81, &["10.0.0.3"], &["10.0.0.2"])];
-    let packed = Endpoints { metadata: meta("web", "c", "1"), subsets, ..Default::default() };
+    let packed = Endpoints { metadata: meta("web", "c", "1"), subsets };
     assert!(observed.set_endpoints(&packed, ReportOrder::Unordered));
 
     let found = |address: &str| -> Vec<String> {
