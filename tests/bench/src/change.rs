@@ -173,8 +173,8 @@ impl Delays {
 pub struct Load {
     source: Cluster,
     slices: Vec<EndpointSlice>,
-    /// Held while a slice is put: of two concurrent puts, the older could win.
-    turns: Vec<Arc<Mutex<()>>>,
+    /// Held while a slice is put, with the newest change that was: of two concurrent puts, the older could win.
+    turns: Vec<Arc<Mutex<u32>>>,
     /// How many of the slices are changed.
     among: usize,
     next: usize,
@@ -228,9 +228,13 @@ impl Load {
             }
             let (source, slice, turn) = (self.source.clone(), slice.clone(), self.turns[key].clone());
             puts.spawn(async move {
-                let _turn = turn.lock().await;
+                let mut newest = turn.lock().await;
                 let begun = Instant::now();
-                source.replace(&slice).await?;
+                // One that was overtaken is not put: the newer one stands for it.
+                if *newest <= number {
+                    source.replace(&slice).await?;
+                    *newest = number;
+                }
                 anyhow::Ok((number, Change { key, begun, taken: Instant::now() }))
             });
         }

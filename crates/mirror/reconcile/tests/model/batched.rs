@@ -20,7 +20,7 @@ fn just_written(guard: GuardConfig, hosts: &[u8]) -> World {
     world.batch(PERIOD);
     world.set(0, &key(0), Some(service(0, 0, &[100])));
     world.settle();
-    world.set(0, &key(0), Some(service(0, 0, &[&[100], hosts].concat())));
+    world.set(0, &key(0), Some(service(0, 0, &[&[100][..], hosts].concat())));
     run(&mut world);
     assert_eq!(published(&world), 1 + hosts.len(), "the first change waits for nothing");
     assert_eq!(world.writer.counters().batched, 0);
