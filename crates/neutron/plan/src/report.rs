@@ -21,14 +21,14 @@ pub enum PortReport {
     Waiting {
         /// UID of the Pod.
         pod: Text,
-        /// Why.
+        /// What is in the way of it.
         obstacle: PortObstacle,
     },
     /// Its port is being removed, and something is in the way.
     Leaving {
         /// UID of the Pod.
         pod: Text,
-        /// What.
+        /// What is in the way of the removal.
         obstacle: PortObstacle,
     },
     /// Nothing in Neutron is the Pod's any more: its finalizer may go.

@@ -6,11 +6,11 @@ use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
 use crate::NeutronModel;
-use crate::model::{PORTS, Refusal, SUBNETS};
+use crate::model::{ModelRefusal, PORTS, SUBNETS};
 
 impl NeutronModel {
     /// Returns an address of a network for a port that asks for none: of the first subnet that has one left.
-    pub(crate) fn allocate(&mut self, network: &str) -> Result<Vec<Value>, Refusal> {
+    pub(crate) fn allocate(&mut self, network: &str) -> Result<Vec<Value>, ModelRefusal> {
         let subnets: Vec<(String, Ipv4Net)> = self.subnets_of(network).collect();
         if subnets.is_empty() {
             return Ok(Vec::new());

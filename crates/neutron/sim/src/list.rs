@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::NeutronModel;
-use crate::model::Row;
+use crate::model::ModelRow;
 
 impl NeutronModel {
     /// Lists what fits every parameter; of several values of one parameter, one must fit.
@@ -13,7 +13,7 @@ impl NeutronModel {
     }
 }
 
-fn fits(row: &Row, query: &[(String, String)]) -> bool {
+fn fits(row: &ModelRow, query: &[(String, String)]) -> bool {
     query.iter().all(|(key, _)| {
         let mut values = query.iter().filter(|(one, _)| one == key).map(|(_, value)| value.as_str());
         match key.as_str() {
@@ -30,7 +30,7 @@ fn has(list: &Value, wanted: &str) -> bool {
 }
 
 /// `fixed_ips=subnet_id=...` and `fixed_ips=ip_address=...`.
-fn has_address(row: &Row, wanted: &str) -> bool {
+fn has_address(row: &ModelRow, wanted: &str) -> bool {
     let Some((key, value)) = wanted.split_once('=') else { return false };
     row["fixed_ips"].as_array().is_some_and(|all| all.iter().any(|one| one[key] == value))
 }

@@ -12,14 +12,14 @@ pub(crate) const ROUTERS: &str = "routers";
 pub(crate) const POOLS: &str = "subnetpools";
 pub(crate) const GROUPS: &str = "security-groups";
 
-pub(crate) type Row = Map<String, Value>;
+pub(crate) type ModelRow = Map<String, Value>;
 /// The status and the words of a refusal.
-pub(crate) type Refusal = (u16, String);
+pub(crate) type ModelRefusal = (u16, String);
 
 /// Neutron, for one token that may do everything.
 #[derive(Debug, Clone, Default)]
 pub struct NeutronModel {
-    pub(crate) objects: BTreeMap<(&'static str, String), Row>,
+    pub(crate) objects: BTreeMap<(&'static str, String), ModelRow>,
     /// The last host number that each subnet has given out.
     pub(crate) last: BTreeMap<String, u32>,
     made: u64,
@@ -56,7 +56,7 @@ impl NeutronModel {
 
     /// Adds a security group, and returns its ID.
     pub fn add_group(&mut self) -> String {
-        self.add(GROUPS, Row::new())
+        self.add(GROUPS, ModelRow::new())
     }
 
     /// Returns all objects of a collection, for instance `ports`.
@@ -84,7 +84,7 @@ impl NeutronModel {
         })
     }
 
-    fn route(&mut self, of: &'static str, rest: &[&str], request: &SimRequest) -> Result<SimResponse, Refusal> {
+    fn route(&mut self, of: &'static str, rest: &[&str], request: &SimRequest) -> Result<SimResponse, ModelRefusal> {
         let singular = of.trim_end_matches('s').replace('-', "_");
         let ok = |status, body| Ok(SimResponse { status, body });
         if let (Method::Put, [id, ..]) = (request.method, rest) {
@@ -127,13 +127,13 @@ impl NeutronModel {
     }
 
     /// Creates all of them, or none.
-    fn create_all(&mut self, of: &'static str, bodies: &[Value]) -> Result<Vec<Value>, Refusal> {
+    fn create_all(&mut self, of: &'static str, bodies: &[Value]) -> Result<Vec<Value>, ModelRefusal> {
         let before = self.clone();
         let made: Result<Vec<_>, _> = bodies.iter().map(|body| self.create(of, body)).collect();
         made.inspect_err(|_| *self = before)
     }
 
-    fn create(&mut self, of: &'static str, body: &Value) -> Result<Value, Refusal> {
+    fn create(&mut self, of: &'static str, body: &Value) -> Result<Value, ModelRefusal> {
         let mut row = body.as_object().cloned().ok_or_else(|| (400, "Invalid input.".to_owned()))?;
         let project = body["project_id"].as_str().unwrap_or_default();
         let used = self.rows(of).filter(|row| row["project_id"] == project).count();
@@ -151,7 +151,7 @@ impl NeutronModel {
     }
 
     /// Stores a new object with what each has, and returns its ID.
-    pub(crate) fn add(&mut self, of: &'static str, mut row: Row) -> String {
+    pub(crate) fn add(&mut self, of: &'static str, mut row: ModelRow) -> String {
         self.made += 1;
         let (id, n) = (format!("00000000-0002-4000-8000-{:012x}", self.made), self.made);
         for field in ["name", "description", "project_id"] {
@@ -166,11 +166,11 @@ impl NeutronModel {
         id
     }
 
-    pub(crate) fn get(&self, of: &'static str, id: &str) -> Result<Value, Refusal> {
+    pub(crate) fn get(&self, of: &'static str, id: &str) -> Result<Value, ModelRefusal> {
         self.row(of, id).ok_or_else(|| missing(of, id))
     }
 
-    fn check_revision(&self, of: &'static str, id: &str, wanted: Option<u64>) -> Result<(), Refusal> {
+    fn check_revision(&self, of: &'static str, id: &str, wanted: Option<u64>) -> Result<(), ModelRefusal> {
         let present = self.get(of, id)?["revision_number"].as_u64();
         if wanted.is_none() || wanted == present {
             return Ok(());
@@ -179,7 +179,12 @@ impl NeutronModel {
     }
 
     /// Changes a row; one that stays as it is keeps its revision.
-    pub(crate) fn change(&mut self, of: &'static str, id: &str, change: impl FnOnce(&mut Row)) -> Result<(), Refusal> {
+    pub(crate) fn change(
+        &mut self,
+        of: &'static str,
+        id: &str,
+        change: impl FnOnce(&mut ModelRow),
+    ) -> Result<(), ModelRefusal> {
         let row = self.objects.get_mut(&(of, id.to_owned())).ok_or_else(|| missing(of, id))?;
         let before = row.clone();
         change(row);
@@ -190,7 +195,7 @@ impl NeutronModel {
         Ok(())
     }
 
-    fn delete(&mut self, of: &'static str, id: &str) -> Result<(), Refusal> {
+    fn delete(&mut self, of: &'static str, id: &str) -> Result<(), ModelRefusal> {
         let row = self.get(of, id)?;
         match of {
             PORTS => Self::check_port_removal(&row)?,
@@ -205,16 +210,16 @@ impl NeutronModel {
     }
 }
 
-fn collection_of(name: &str) -> Result<&'static str, Refusal> {
+fn collection_of(name: &str) -> Result<&'static str, ModelRefusal> {
     let all = [NETWORKS, SUBNETS, PORTS, ROUTERS, POOLS, GROUPS];
     all.into_iter().find(|one| *one == name).ok_or_else(nothing)
 }
 
-fn nothing() -> Refusal {
+fn nothing() -> ModelRefusal {
     (404, "The resource could not be found.".to_owned())
 }
 
-pub(crate) fn missing(of: &str, id: &str) -> Refusal {
+pub(crate) fn missing(of: &str, id: &str) -> ModelRefusal {
     let words = match of {
         NETWORKS => format!("Network {id} could not be found."),
         SUBNETS => format!("Subnet {id} could not be found."),

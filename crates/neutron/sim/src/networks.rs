@@ -4,7 +4,7 @@ use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
 use crate::NeutronModel;
-use crate::model::{NETWORKS, POOLS, PORTS, Refusal, Row, SUBNETS, missing};
+use crate::model::{ModelRefusal, ModelRow, NETWORKS, POOLS, PORTS, SUBNETS, missing};
 
 impl NeutronModel {
     /// Adds a network with one subnet, and returns the network's ID. Anything that is no range counts as `10.0.0.0/24`.
@@ -23,7 +23,7 @@ impl NeutronModel {
         self.add(POOLS, row(json!({"prefixes": [prefix], "default_prefixlen": length.to_string()})))
     }
 
-    pub(crate) fn complete_subnet(&mut self, subnet: &mut Row) -> Result<(), Refusal> {
+    pub(crate) fn complete_subnet(&mut self, subnet: &mut ModelRow) -> Result<(), ModelRefusal> {
         let network = subnet.get("network_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.get(NETWORKS, &network)?;
         if let Some(pool) = subnet.get("subnetpool_id").and_then(Value::as_str) {
@@ -41,7 +41,7 @@ impl NeutronModel {
     }
 
     /// Returns the first range of a pool that no subnet overlaps.
-    fn allocate_range(&self, pool: &str) -> Result<String, Refusal> {
+    fn allocate_range(&self, pool: &str) -> Result<String, ModelRefusal> {
         let row = self.get(POOLS, pool).map_err(|_| missing(POOLS, pool))?;
         let length = &row["default_prefixlen"];
         let length = length.as_str().map_or_else(|| length.to_string(), str::to_owned).parse().unwrap_or(24);
@@ -52,10 +52,10 @@ impl NeutronModel {
         let mut ranges = prefixes.filter_map(|prefix| prefix.subnets(length).ok()).flatten();
         let words =
             || format!("Failed to allocate subnet: Insufficient prefix space to allocate subnet size /{length}.");
-        ranges.find(|range| !overlaps(range)).map(|range| range.to_string()).ok_or_else(|| (409, words()))
+        ranges.find(|range| !overlaps(range)).map(|range| range.to_string()).ok_or_else(|| (500, words()))
     }
 
-    pub(crate) fn check_network_removal(&mut self, id: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_network_removal(&mut self, id: &str) -> Result<(), ModelRefusal> {
         if self.rows(PORTS).any(|port| port["network_id"] == id) {
             let why = "There are one or more ports still in use on the network.";
             return Err((409, format!("Unable to complete operation on network {id}. {why}")));
@@ -65,7 +65,7 @@ impl NeutronModel {
         Ok(())
     }
 
-    pub(crate) fn check_subnet_removal(&self, id: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_subnet_removal(&self, id: &str) -> Result<(), ModelRefusal> {
         let has =
             |row: &Value| row["fixed_ips"].as_array().is_some_and(|all| all.iter().any(|one| one["subnet_id"] == id));
         if self.rows(PORTS).any(|row| has(&row)) {
@@ -82,6 +82,6 @@ fn gateway(range: &str) -> String {
     range.hosts().next().unwrap_or_else(|| range.network()).to_string()
 }
 
-fn row(value: Value) -> Row {
+fn row(value: Value) -> ModelRow {
     value.as_object().cloned().unwrap_or_default()
 }

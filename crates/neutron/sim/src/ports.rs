@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::NeutronModel;
-use crate::model::{GROUPS, NETWORKS, PORTS, Refusal, Row, missing};
+use crate::model::{GROUPS, ModelRefusal, ModelRow, NETWORKS, PORTS, missing};
 
 impl NeutronModel {
     /// Does what the agent of a node does when it has found the interface of a port there.
@@ -26,7 +26,7 @@ impl NeutronModel {
         }
     }
 
-    pub(crate) fn complete_port(&mut self, row: &mut Row) -> Result<(), Refusal> {
+    pub(crate) fn complete_port(&mut self, row: &mut ModelRow) -> Result<(), ModelRefusal> {
         let network = row.get("network_id").and_then(Value::as_str).unwrap_or_default().to_owned();
         if self.row(NETWORKS, &network).is_none() {
             return Err(missing(NETWORKS, &network));
@@ -52,13 +52,13 @@ impl NeutronModel {
         Ok(())
     }
 
-    pub(crate) fn check_groups(&self, body: &Value) -> Result<(), Refusal> {
+    pub(crate) fn check_groups(&self, body: &Value) -> Result<(), ModelRefusal> {
         let groups = body["security_groups"].as_array().map(Vec::as_slice).unwrap_or_default();
         let unknown = groups.iter().filter_map(Value::as_str).find(|id| self.row(GROUPS, id).is_none());
         unknown.map_or(Ok(()), |id| Err(missing(GROUPS, id)))
     }
 
-    pub(crate) fn check_port_removal(row: &Value) -> Result<(), Refusal> {
+    pub(crate) fn check_port_removal(row: &Value) -> Result<(), ModelRefusal> {
         if !row["device_owner"].as_str().is_some_and(|owner| owner.starts_with("network:router")) {
             return Ok(());
         }
@@ -66,7 +66,7 @@ impl NeutronModel {
         Err((409, format!("Port {id} cannot be deleted directly via the port API: has device owner.")))
     }
 
-    pub(crate) fn check_group_removal(&self, id: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_group_removal(&self, id: &str) -> Result<(), ModelRefusal> {
         let carries =
             |row: &Value| row["security_groups"].as_array().is_some_and(|all| all.iter().any(|one| one == id));
         if self.rows(PORTS).any(|row| carries(&row)) {

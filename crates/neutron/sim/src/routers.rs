@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::NeutronModel;
-use crate::model::{PORTS, ROUTERS, Refusal, Row, SUBNETS};
+use crate::model::{ModelRefusal, ModelRow, PORTS, ROUTERS, SUBNETS};
 
 /// The owner of the port by which a router is in a subnet.
 const INTERFACE: &str = "network:router_interface";
@@ -11,10 +11,10 @@ const INTERFACE: &str = "network:router_interface";
 impl NeutronModel {
     /// Adds a router, and returns its ID.
     pub fn add_router(&mut self) -> String {
-        self.add(ROUTERS, Row::new())
+        self.add(ROUTERS, ModelRow::new())
     }
 
-    pub(crate) fn add_interface(&mut self, router: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn add_interface(&mut self, router: &str, body: &Value) -> Result<Value, ModelRefusal> {
         self.get(ROUTERS, router)?;
         let id = body["subnet_id"].as_str().unwrap_or_default();
         let subnet = self.get(SUBNETS, id)?;
@@ -33,7 +33,7 @@ impl NeutronModel {
         Ok(json!({"id": router, "subnet_id": id, "port_id": port}))
     }
 
-    pub(crate) fn remove_interface(&mut self, router: &str, body: &Value) -> Result<Value, Refusal> {
+    pub(crate) fn remove_interface(&mut self, router: &str, body: &Value) -> Result<Value, ModelRefusal> {
         self.get(ROUTERS, router)?;
         let subnet = body["subnet_id"].as_str().unwrap_or_default();
         let words = || format!("Router {router} has no interface on subnet {subnet}");
@@ -51,7 +51,7 @@ impl NeutronModel {
         self.rows(PORTS).find(is_it).and_then(|row| row["id"].as_str().map(str::to_owned))
     }
 
-    pub(crate) fn check_router_removal(&self, id: &str) -> Result<(), Refusal> {
+    pub(crate) fn check_router_removal(&self, id: &str) -> Result<(), ModelRefusal> {
         if self.rows(PORTS).any(|row| row["device_id"] == id && row["device_owner"] == INTERFACE) {
             return Err((409, format!("Router {id} still has ports")));
         }

@@ -62,8 +62,8 @@ impl NetworkActor {
         let owner = self.entry.owner();
         let is_ours = |description: &str| self.ownership.owner(description) == Some(&**owner);
         let seen = NetworkSeen::read(networks, subnets, ports, is_ours);
-        if let Some(lost) = self.memory.lost {
-            let is_found = seen.networks.iter().any(|network| !lost.is_subnet || !network.subnets.is_empty());
+        if let Some(is_subnet) = self.memory.lost.as_ref().map(|lost| lost.is_subnet) {
+            let is_found = seen.networks.iter().any(|network| !is_subnet || !network.subnets.is_empty());
             if is_found {
                 self.memory.lost = None;
             } else {
@@ -97,8 +97,8 @@ impl NetworkActor {
 
     fn lost(&mut self, change: &NetworkChange, words: String, now: Instant) {
         match change {
-            NetworkChange::CreateNetwork { .. } => self.memory.lose(false, now),
-            NetworkChange::CreateSubnet { .. } => self.memory.lose(true, now),
+            NetworkChange::CreateNetwork { .. } => self.memory.lose(false, words, now),
+            NetworkChange::CreateSubnet { .. } => self.memory.lose(true, words, now),
             // Made twice, it is refused; and what is gone is gone.
             _ => self.memory.fail(NetworkObstacle::Failing(words), now),
         }

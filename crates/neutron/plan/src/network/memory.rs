@@ -11,10 +11,12 @@ const LOOKS: [Duration; 3] = [Duration::ZERO, Duration::from_secs(5), Duration::
 pub(crate) const IN_THE_WAY: Duration = Duration::from_secs(5);
 
 /// A creation whose outcome is unknown.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct LostCreation {
     /// Whether it is that of a subnet.
     pub(crate) is_subnet: bool,
+    /// What came instead of an answer.
+    words: String,
     since: Instant,
     looks: usize,
 }
@@ -45,13 +47,13 @@ impl NetworkMemory {
     }
 
     /// Notes that a creation may have had its effect.
-    pub(crate) fn lose(&mut self, is_subnet: bool, now: Instant) {
-        self.lost = Some(LostCreation { is_subnet, since: now, looks: 0 });
+    pub(crate) fn lose(&mut self, is_subnet: bool, words: String, now: Instant) {
+        self.lost = Some(LostCreation { is_subnet, words, since: now, looks: 0 });
     }
 
     /// Returns when to look again for what a lost creation may have made; `None` if that is settled.
     pub(crate) fn next_look(&self) -> Option<Instant> {
-        let lost = self.lost?;
+        let lost = self.lost.as_ref()?;
         LOOKS.get(lost.looks).map(|after| lost.since + *after)
     }
 
@@ -63,8 +65,11 @@ impl NetworkMemory {
         if let Some(lost) = &mut self.lost {
             lost.looks += 1;
         }
-        if self.next_look().is_none() {
-            self.lost = None;
+        if self.next_look().is_none()
+            && let Some(lost) = self.lost.take()
+        {
+            // Neutron also answers so what it can never do: a used-up subnet pool is a 500.
+            self.fail(NetworkObstacle::Failing(lost.words), now);
         }
     }
 }

@@ -159,6 +159,7 @@ impl World {
         ChangeOutcome::Refused(match answer.status {
             200..300 => return ChangeOutcome::Accepted(answer.body),
             409 if words.contains("Unable to complete operation on") => ServiceRefusal::InUse,
+            500 => return ChangeOutcome::Unknown(words),
             409 => ServiceRefusal::Changed(words),
             404 => ServiceRefusal::NotFound(words),
             400 => ServiceRefusal::Invalid(words),
