@@ -38,11 +38,11 @@ async fn a_writer_that_is_too_old_for_a_record_publishes_and_removes_nothing() {
     let line = ["backend=node02", "is for programs that know format 9", "nothing of the backend is removed"];
     expect_log(&writer.process, &line).await.unwrap();
     let client = scene.ask(&writer).unwrap();
-    let told = |backend: &Value| {
+    let shown = |backend: &Value| {
         let trouble = backend["trouble"].as_str().unwrap_or_default();
         trouble.starts_with("nothing of it is removed: ConfigMap gimbal-backend-node02")
     };
-    client.expect_backend("node02", "its record is told", told).await.unwrap();
+    client.expect_backend("node02", "its record is the trouble", shown).await.unwrap();
     let web = Mirror::expect_count(&scene.gimbal, "team1", "node02-web", 3).await.unwrap();
     scene.remove("team1", "web").await.unwrap();
     offer(&scene, "api", 20).await;
@@ -52,8 +52,8 @@ async fn a_writer_that_is_too_old_for_a_record_publishes_and_removes_nothing() {
     web.expect_unchanged(&scene.gimbal, Duration::from_secs(3)).await.unwrap();
     let kept = data(&scene).await.unwrap();
     assert_eq!((&kept["oldestReader"], &kept["later"]), (&json!("9"), &json!("x")), "{kept}");
-    let told = writer.process.log().matches("the stored state of a backend is not for this writer").count();
-    assert_eq!(told, 1, "it is told once");
+    let lines = writer.process.log().matches("the stored state of a backend is not for this writer").count();
+    assert_eq!(lines, 1, "it is logged once");
 
     // The newer release lets this one use its record.
     scene.gimbal.admin().patch(RECORD, &json!({"data": {"oldestReader": "2"}})).await.unwrap();
