@@ -45,7 +45,8 @@ async fn changes(stage: &WayBack, balancer: &str, number: usize) -> anyhow::Resu
     let octavia = stage.cloud.octavia();
     let row = octavia.get(&format!("/loadbalancers/{balancer}")).await?;
     let listener = id(&row["loadbalancer"]["listeners"][0])?;
-    let pools = row["loadbalancer"]["pools"].as_array().context("no pools")?;
+    let pools = octavia.get(&format!("/pools?loadbalancer_id={balancer}")).await?;
+    let pools = pools["pools"].as_array().context("no pools")?;
     let pool = |name: &str| id(pools.iter().find(|one| one["name"] == name).context("no such pool")?);
 
     let begin = Instant::now();
