@@ -32,7 +32,8 @@ fn peer(sans: &[&str]) -> Peer {
 }
 
 fn identity(peer: &Peer) -> Identity<'static, Cluster> {
-    identify(peer, &["admin.example".parse().unwrap()], &CLUSTERS)
+    let Ok(admin) = "admin.example".parse() else { unreachable!("it is a DNS name") };
+    identify(peer, &[admin], &CLUSTERS)
 }
 
 fn speaker(sans: &[&str]) -> Result<&'static str, String> {

@@ -300,7 +300,7 @@ fn a_vip_port_that_somebody_deletes_comes_with_another_load_balancer() {
         world.run(1_500 * SECOND);
         let told: &[&str] = if floating { &["Degraded/Failing"] } else { &[] };
         assert_eq!(world.conditions("prod1", &web), told);
-        assert_eq!(world.balancers(), [balancer.clone()]);
+        assert_eq!(world.balancers(), std::slice::from_ref(&balancer));
         world.by_hand(&SimRequest::delete(&format!("{LB}/loadbalancers/{id}")).with_query("cascade", "true"));
         world.run(400 * SECOND);
         assert_eq!(world.conditions("prod1", &web), [""; 0], "{:#?}", world.last_sent());

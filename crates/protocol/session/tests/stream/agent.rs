@@ -266,7 +266,9 @@ fn a_writer_that_breaks_the_rules_is_left() {
 
 /// The frame that carried an entry last, in seconds after `start`: generation, number, sent, acknowledged.
 fn progress(agent: &gimbal_session::AgentEnd, name: &str, start: Instant) -> (u64, Option<[u64; 3]>, Option<u64>) {
-    let EntryProgress { reported, sent, acknowledged } = agent.progress(&key(name)).unwrap();
+    let Some(EntryProgress { reported, sent, acknowledged }) = agent.progress(&key(name)) else {
+        unreachable!("the entry is known")
+    };
     let seconds = |at: Instant| (at - start).as_secs();
     let sent = sent.map(|frame| [frame.generation, frame.seq, seconds(frame.at)]);
     (seconds(reported), sent, acknowledged.map(seconds))
