@@ -112,7 +112,7 @@ impl Conversation {
 fn newest(assignment: &[u8]) -> Option<u32> {
     let assignment = decoded::<ClusterLoadAssignment>(assignment)?;
     let endpoints = assignment.endpoints.iter().flat_map(|locality| &locality.lb_endpoints);
-    let address = |endpoint: &LbEndpoint| Some(endpoint.endpoint.as_ref()?.address.as_ref()?.socket_address.clone()?);
+    let address = |endpoint: &LbEndpoint| endpoint.endpoint.as_ref()?.address.as_ref()?.socket_address.clone();
     endpoints.filter_map(|endpoint| number(&address(endpoint)?.address)).max()
 }
 

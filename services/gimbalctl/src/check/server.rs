@@ -163,7 +163,7 @@ mod tests {
             let results = of_dial("https://a:1", chain.clone(), error.as_ref());
             let found: Vec<_> = results.iter().map(|one| (one.id, one.level)).collect();
             assert_eq!(found, expected, "{chain:?} {error:?}");
-            let hinted = |one: &CheckResult| (one.level == CheckLevel::Fail) == !one.hint.is_empty();
+            let hinted = |one: &CheckResult| (one.level == CheckLevel::Fail) != one.hint.is_empty();
             assert!(results.iter().all(hinted), "{results:?}");
         }
     }

@@ -130,7 +130,7 @@ impl Pair {
             Addresses::Both => None,
             Addresses::One => Some(Proxy::start(&ports).await?),
         };
-        let dialled = proxy.as_ref().map_or(ports.to_vec(), |proxy| vec![proxy.port]);
+        let dialled = proxy.as_ref().map_or_else(|| ports.to_vec(), |proxy| vec![proxy.port]);
         let backends = Backends::start_with(&scene, count, size, &dialled).await?;
         let pair = Self { scene, writers, leader, backends, count, changed: 0, _proxy: proxy };
         pair.settled().await?;
@@ -188,7 +188,7 @@ impl Pair {
         self.leader = 1 - self.leader;
         leads(&self.writers[self.leader], 1.0).await?;
         self.settled().await?;
-        Ok(self.writes_since(mark).await?)
+        self.writes_since(mark).await
     }
 
     async fn restart(&mut self, which: usize) -> anyhow::Result<()> {

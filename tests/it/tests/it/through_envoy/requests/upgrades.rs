@@ -1,7 +1,7 @@
 //! Programs are replaced by those of the former release, and back, under requests: none fails, and nothing is written that no change of
 //! the source asks for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gimbal_tests::expect_metric;
 
@@ -33,8 +33,8 @@ const STEPS: [(Replaced, Release); 8] = [
 ];
 
 impl Running {
-    fn take(&mut self, release: Release, former: &PathBuf) {
-        self.stage.scene.take_programs_from((release == Release::Former).then(|| former.clone()));
+    fn take(&mut self, release: Release, former: &Path) {
+        self.stage.scene.take_programs_from((release == Release::Former).then(|| former.to_owned()));
     }
 
     async fn replace(&mut self, replaced: Replaced) {
