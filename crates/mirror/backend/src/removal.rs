@@ -58,7 +58,7 @@ pub enum RemovalPhase {
 }
 
 impl RemovalPhase {
-    /// Whether an approved removal takes its course, so that its agent is refused and nobody waits for its source.
+    /// Whether an approved removal takes its course, so that its agent is refused and its source is not waited for.
     pub(crate) fn is_under_way(self) -> bool {
         matches!(self, Self::NotReady | Self::Removing | Self::Removed)
     }

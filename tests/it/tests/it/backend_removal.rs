@@ -297,7 +297,7 @@ async fn who_is_made_anew_while_it_is_not_ready_has_lost_nothing() {
     assert!(writes.iter().all(|write| !write.starts_with("delete") && !write.starts_with("create")), "{writes:?}");
 }
 
-/// Another object is not the one that was approved, however little it admits: nobody has seen what it finds.
+/// Another object is not the one that was approved, however little it admits: what it finds was not shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_is_not_about_the_next_object_of_the_name() {
     let scene = scene().await;

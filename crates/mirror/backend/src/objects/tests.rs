@@ -162,7 +162,7 @@ fn who_is_being_deleted_stays_and_who_was_removed_goes_even_with_the_definition(
     for empty_list in [false, true] {
         let mut objects = listed(&["a", "b", "c", "d"]);
         let (a, b, c) = (leaving("a", "Removed"), leaving("b", "AwaitsApproval"), leaving("c", "NotReady"));
-        // Somebody wrote that into the status of one that nobody deleted.
+        // One that was not deleted, and whose status says so all the same.
         let mut d = leaving("d", "Removed");
         d.metadata.meta.deletion_timestamp = None;
         let all = [&a, &b, &c, &d];

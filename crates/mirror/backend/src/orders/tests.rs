@@ -391,7 +391,7 @@ fn an_approval_waits_until_its_object_is_the_one_that_is_known() {
     assert_eq!(state.decommission.as_ref().unwrap().object.as_deref(), Some("two"), "the order is about this one");
 }
 
-/// A writer that ends before it has stored an approval leaves it to the next one: nobody has to give it again.
+/// A writer that ends before it has stored an approval leaves it to the next one: it need not be given again.
 #[test]
 fn an_approval_that_was_not_stored_counts_for_the_next_writer() {
     let mut led = Led::of_a().listed();

@@ -159,7 +159,7 @@ impl Reconciler {
     }
 
     /// Says which backends are objects, each with the UID of its object, whether or not anything of that is in force. An order about an
-    /// object ends when another one has its name: nobody approved that what this one finds is removed.
+    /// object ends when another one has its name: that what this one finds is removed, was not approved.
     pub fn set_objects(&mut self, objects: BTreeMap<BackendName, Arc<str>>, now: Instant) {
         self.objects = objects;
         for name in self.objects.keys().cloned().collect::<Vec<_>>() {
@@ -272,7 +272,7 @@ impl Reconciler {
         let are_written = !self.has_readiness_to_take(name);
         let Some(backend) = self.desired.get_mut(name) else { return };
         match (is_empty, are_written) {
-            // Nobody has anything of it to let go of.
+            // There is nothing to let go of.
             (true, _) => backend.set_decommission_look(now),
             (false, true) => backend.begin_time_before_removal(now, self.wall, &mut self.outputs),
             (false, false) => backend.set_readiness_look(now + LOOK),

@@ -375,7 +375,7 @@ fn a_slice_that_cannot_be_written_does_not_keep_the_others() {
     assert_eq!(world.services().count(), 0);
 }
 
-/// Nobody has to let go of a backend that has nothing.
+/// Of a backend that has nothing, there is nothing to let go of.
 #[test]
 fn who_has_nothing_is_not_kept_out() {
     for stored in [false, true] {
