@@ -24,8 +24,7 @@ pub const DISCOVERY: u16 = 8001;
 const READY: &str = "http://127.0.0.1:8002/ready";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 /// The programs that are built: both clusters', and Contour.
-const NEEDED: [Asset; 5] =
-    [Asset::Etcd, Asset::ApiServer, Asset::ControllerManager, Asset::Kubectl, Asset::Contour];
+const NEEDED: [Asset; 5] = [Asset::Etcd, Asset::ApiServer, Asset::ControllerManager, Asset::Kubectl, Asset::Contour];
 /// What an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
 

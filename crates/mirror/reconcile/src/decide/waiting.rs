@@ -11,7 +11,8 @@ impl View<'_> {
     /// to where they should be: of the endpoints that are published as ready, at least half stay so. So the first ready endpoint, the
     /// loss of the last one, and a Service that moves as a whole wait for nothing.
     pub(super) fn may_wait(self, target: &Target, proposal: &Proposal) -> bool {
-        let changes = |action: &Action| matches!(action, Action::Replace(Body::Slice(_)) | Action::Patch(Body::Slice(_)));
+        let changes =
+            |action: &Action| matches!(action, Action::Replace(Body::Slice(_)) | Action::Patch(Body::Slice(_)));
         if !proposal.plan.actions().all(changes) || self.lost(target).is_some() {
             return false;
         }

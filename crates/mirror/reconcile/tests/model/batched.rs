@@ -30,13 +30,7 @@ fn just_written(guard: GuardConfig, hosts: &[u8]) -> World {
 /// Runs everything that can happen without time passing.
 fn run(world: &mut World) {
     loop {
-        let moved = [
-            world.speak(0),
-            world.hear(0),
-            world.start_job(),
-            world.finish_job(Luck::Good),
-            world.watch(),
-        ];
+        let moved = [world.speak(0), world.hear(0), world.start_job(), world.finish_job(Luck::Good), world.watch()];
         if !moved.contains(&true) {
             return;
         }
