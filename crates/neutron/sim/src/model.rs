@@ -178,7 +178,7 @@ impl NeutronModel {
         Err((412, format!("Constrained to {wanted:?}, but current revision is {present:?}")))
     }
 
-    /// Changes a row; one that stays as it is keeps its revision.
+    /// Changes a row. It is another revision then, also if it says the same as before.
     pub(crate) fn change(
         &mut self,
         of: &'static str,
@@ -186,12 +186,9 @@ impl NeutronModel {
         change: impl FnOnce(&mut ModelRow),
     ) -> Result<(), ModelRefusal> {
         let row = self.objects.get_mut(&(of, id.to_owned())).ok_or_else(|| missing(of, id))?;
-        let before = row.clone();
+        let revision = row["revision_number"].as_u64().unwrap_or_default();
         change(row);
-        if *row != before {
-            let revision = before["revision_number"].as_u64().unwrap_or_default();
-            row.insert("revision_number".into(), json!(revision + 1));
-        }
+        row.insert("revision_number".into(), json!(revision + 1));
         Ok(())
     }
 

@@ -57,7 +57,7 @@ impl NeutronModel {
 
     pub(crate) fn check_network_removal(&mut self, id: &str) -> Result<(), ModelRefusal> {
         if self.rows(PORTS).any(|port| port["network_id"] == id) {
-            let why = "There are one or more ports still in use on the network.";
+            let why = "There are one or more ports still in use on the network";
             return Err((409, format!("Unable to complete operation on network {id}. {why}")));
         }
         // The subnets of a network go with it.
