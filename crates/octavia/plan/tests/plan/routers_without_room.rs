@@ -290,11 +290,14 @@ fn a_pool_in_error_keeps_no_other_host_from_going() {
     let (mut wish, mut world) =
         router(&[("x.a.test", "", "one"), ("*.a.test", "", "two"), ("b.test", "", "one")], |_| {});
     assert_eq!(world.run(), BalancerStep::Done);
-    // Its new members, and the pool that is made in its place.
+    let pools = world.rows("/v2/lbaas/pools", "pools", &[]);
+    let id = pools.iter().find(|row| row["name"] == "shop_two").and_then(|row| row["id"].as_str()).unwrap();
     world.expect(Fate::Fails);
+    world.by_hand(&SimRequest::put(&format!("/v2/lbaas/pools/{id}"), json!({"pool": {"name": "broken"}})));
+    world.actor.look_again();
+    // And the pool that is made in its place.
     world.expect(Fate::Fails);
     wish.routes.remove(0);
-    wish.members.insert("two", vec![1, 2, 3]);
     (wish.base.generation, wish.base.known) = (2, true);
     world.actor.want(wish.entry());
     let begin = world.cloud.now();
