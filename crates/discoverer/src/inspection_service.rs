@@ -29,7 +29,7 @@ pub(crate) enum InspectionCall {
 pub(crate) struct Inspector {
     /// The program, with its version.
     pub(crate) program: Program,
-    /// Finds the rights in the source that are missing; `None`: nobody knows how.
+    /// Finds the rights in the source that are missing; `None`: that cannot be found out.
     pub(crate) rights: Option<RightsReview>,
     pub(crate) backend: BackendName,
     pub(crate) own_names: OwnNames,

@@ -26,7 +26,7 @@ use crate::certs::ShownCertificate;
 use crate::output::{OutputForm, print};
 use crate::refusal::failed;
 use backend::WriterFacts;
-use facts::Told;
+use facts::ServerAnswer;
 pub use ids::help;
 use limits::{Limits, within};
 use result::{CheckLevel, CheckResult, render};
@@ -159,14 +159,14 @@ async fn ask_more(listed: Listed, channel: Channel, server: &str, limits: Limits
     results
 }
 
-async fn tell(is_openstack: bool, channel: Channel) -> Result<Told, Status> {
+async fn tell(is_openstack: bool, channel: Channel) -> Result<ServerAnswer, Status> {
     let asked = Timestamp::now();
     let server = if is_openstack {
         ClusterClient::new(channel).get_server(kuryr::GetServerRequest {}).await?.into_inner().server
     } else {
         BackendClient::new(channel).get_server(pb::GetServerRequest {}).await?.into_inner().server
     };
-    Ok(Told { server: server.unwrap_or_default(), asked, answered: Timestamp::now() })
+    Ok(ServerAnswer { server: server.unwrap_or_default(), asked, answered: Timestamp::now() })
 }
 
 /// The names of this client's certificate. That it could be read is known by now.

@@ -82,7 +82,7 @@ pub async fn run(what: &WhyArgs, args: &ServerArgs, contexts: Option<&Path>) -> 
             Ok(None)
         }
     };
-    // What the writer said is worth telling, even if nobody else answers.
+    // What the writer said is worth printing, even if the other end does not answer.
     let unasked = match asked {
         Ok(end) => {
             ends.discoverer = end;

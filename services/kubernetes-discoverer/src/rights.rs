@@ -6,7 +6,7 @@ use gimbal_discoverer::{RightsReview, rights};
 use gimbal_kubernetes_client::{Cluster, Right};
 
 /// Returns the rights. Those to Endpoints are only needed where there are no slices, and those to write Events may be granted in
-/// some namespaces only: that neither is missing anywhere cannot be told.
+/// some namespaces only: that neither is missing anywhere is not known.
 fn needed() -> Vec<Right> {
     let read = &["list", "watch"];
     let mut all = Right::each("", &["services"], read, "");

@@ -9,7 +9,8 @@ use futures::stream::BoxStream;
 use gimbal_model::BackendName;
 use gimbal_plan::Action;
 use gimbal_reconcile::{
-    AddressExplanation, Claim, Explanation, Mode, Progress, Reconciler, ServiceStatus, SyncState, Tally, WriteAnswer,
+    AddressExplanation, Claim, Explanation, Mode, Reconciler, ServiceStatus, SyncState, Tally, TargetProgress,
+    WriteAnswer,
 };
 use gimbal_session::{Scope, Summary};
 use gimbal_transport::{Inspection, Part, Peer, Place, RightsReview, Viewer, clock_ms};
@@ -94,7 +95,7 @@ impl Inspection for Answers {
     async fn list_backends(&self, viewer: &Viewer) -> Result<Vec<pb::Backend>, Status> {
         let viewer = viewer.clone();
         let config = self.config.borrow().clone();
-        // Compared here, because the owner has more to do. A backend is told nothing of others.
+        // Compared here, because the owner has more to do. A backend learns nothing of others.
         let joining: Vec<(BackendName, BackendName)> = match &viewer {
             Viewer::All => config.joining().map(|(one, other)| (one.clone(), other.clone())).collect(),
             Viewer::Backend(_) => Vec::new(),
@@ -357,8 +358,8 @@ fn explain(
     }
 }
 
-fn progress(progress: &Progress, now: Instant) -> pb::ServiceProgress {
-    let Progress { carried, last_write, written } = progress;
+fn progress(progress: &TargetProgress, now: Instant) -> pb::ServiceProgress {
+    let TargetProgress { carried, last_write, written } = progress;
     let since = |at: Instant| millis(now.saturating_duration_since(at));
     let last_write = last_write.as_ref().map(|WriteAnswer { verb, kind, name, status, answer, at }| pb::WriteAnswer {
         verb: (*verb).to_owned(),

@@ -86,7 +86,7 @@ async fn forward(
             let at = Instant::now();
             let taken = asks.as_ref().map(|asks| lock(asks).asked(data)).unwrap_or_default();
             for number in taken {
-                // Nobody looks any more.
+                // The reader is gone.
                 seen.send(Seen { number, at }).ok();
             }
         })
@@ -128,7 +128,7 @@ mod tests {
     use crate::change::{Change, address};
     use crate::xds;
 
-    /// Contour's place: tells of an endpoint on each stream, whatever is asked.
+    /// Contour's place: reports an endpoint on each stream, whatever is asked.
     async fn teller(listener: TcpListener, told: Vec<u8>) {
         let (stream, _) = listener.accept().await.unwrap();
         let answer = service_fn(move |request: Request<Incoming>| {

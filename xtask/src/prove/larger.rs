@@ -1,4 +1,4 @@
-//! Whether every integration test that `GIMBAL_PROVE` makes larger is in a proof: else nobody ever runs its whole size.
+//! Whether every integration test that `GIMBAL_PROVE` makes larger is in a proof: else its whole size is never run.
 
 use std::path::Path;
 

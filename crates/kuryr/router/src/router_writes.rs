@@ -157,7 +157,7 @@ impl<T> RouterController<T> {
             // Without facts, less would be known of it than it says.
             return None;
         }
-        // One that is not wanted any more goes when its label says again whose it is.
+        // One that is not wanted any more goes when its label names its owner again.
         if (is_wanted && !is_made_for_ingresses(router)) || self.lost_its_label(key, router) {
             metadata.insert("labels".into(), json!({ labels::ROUTER_OF: self.kind_for(key) }));
         }

@@ -52,7 +52,7 @@ pub use loss::{Facts, GRACE, Loss, LossPolicy, LossRecord, Stage};
 pub use namespaces::{NamespacePolicy, NamespaceRefused, is_namespace};
 pub use outputs::{Counters, Output};
 pub use policy::{Mode, Policy, Quota, RemovalPolicy};
-pub use progress::{Progress, WriteAnswer};
+pub use progress::{TargetProgress, WriteAnswer};
 pub use quota::{Amount, Usage};
 pub use reconciler::{
     AddressExplanation, Decommission, DecommissionOrder, Explanation, Inventory, NotConfirmed, NotDecommissioned,

@@ -29,7 +29,7 @@ impl WriteAnswer {
 
 /// How far a Service has come.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct TargetProgress {
     /// The frame that brought what the agent sent last; `None`: none of this process's streams did.
     pub carried: Option<CarriedBy>,
     /// The answer to the last write of one of its objects; `None`: this process wrote none.

@@ -4,7 +4,7 @@ use gimbal_wire::pb;
 
 use crate::{Peer, Viewer};
 
-/// Most names of a certificate that its owner is told, and most characters of each. Not even an authority's word makes a long
+/// Most names of a certificate that are sent to its owner, and most characters of each. Not even an authority's word makes a long
 /// answer.
 const NAMES: usize = 20;
 const NAME: usize = 300;

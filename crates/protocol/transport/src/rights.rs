@@ -12,7 +12,7 @@ pub type RightsReview = Arc<dyn Fn() -> BoxFuture<'static, pb::Rights> + Send + 
 
 /// How long a review may take: whoever asks waits for it.
 const LIMIT: Duration = Duration::from_secs(5);
-/// Most missing rights that are told.
+/// Most missing rights that are reported.
 const MISSING: usize = 100;
 
 /// Returns what a review found: the rights that are missing, or that they are not known.

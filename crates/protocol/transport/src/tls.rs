@@ -57,7 +57,7 @@ pub enum TlsError {
         /// The file of the certificate.
         cert: PathBuf,
     },
-    /// Nobody who trusts the authorities in `ca` would accept the certificate.
+    /// No peer that trusts the authorities in `ca` would accept the certificate.
     #[error("--tls-cert {}: {reason} (--tls-ca {})", cert.display(), ca.display())]
     Unverified {
         /// The file of the certificate.

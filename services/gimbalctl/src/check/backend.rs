@@ -123,7 +123,7 @@ fn identity(backend: &pb::Backend) -> CheckResult {
     }
 }
 
-/// Objects of a backend that no configuration lists are nobody's: nothing follows them, and nothing removes them.
+/// Objects of a backend that no configuration lists have no owner: nothing follows them, and nothing removes them.
 fn orphans(backend: &pb::Backend) -> CheckResult {
     let (id, name) = ("backend.orphans", &*backend.name);
     let listed = backend.policy.as_ref().is_none_or(|policy| policy.listed);

@@ -7,14 +7,14 @@ use super::result::CheckResult;
 use super::versions;
 use crate::output::age;
 
-/// Clocks that differ by more are told: certificates, tokens and the times in logs are all compared with one.
+/// Clocks that differ by more are reported: certificates, tokens and the times in logs are all compared with one.
 const CLOCK: u64 = 5000;
 /// What to do about clocks that differ.
 const CLOCK_HINT: &str = "is NTP at work on both machines? Certificates and tokens are judged by these clocks";
 
 /// The facts, with the time of this machine before they were asked for and after they came.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct ServerAnswer {
     pub server: pb::Server,
     pub asked: Timestamp,
     pub answered: Timestamp,
@@ -25,8 +25,8 @@ pub const IDS: [&str; 4] = ["client.identity", "server.version", "server.clock",
 
 /// Checks what the server said. `shows_all`: it has a view of all backends or clusters, so that a client that sees one is no
 /// administrator's.
-pub fn results(told: &Told, of: &str, shows_all: bool) -> Vec<CheckResult> {
-    let Told { server, .. } = told;
+pub fn results(told: &ServerAnswer, of: &str, shows_all: bool) -> Vec<CheckResult> {
+    let ServerAnswer { server, .. } = told;
     let mut results = vec![identity(server.caller.as_ref(), of, shows_all)];
     results.push(versions::result("server.version", of, env!("CARGO_PKG_VERSION"), "gimbalctl", &server.version));
     results.push(clock("server.clock", of, ahead(told)));
@@ -36,7 +36,7 @@ pub fn results(told: &Told, of: &str, shows_all: bool) -> Vec<CheckResult> {
 
 /// Returns by how much the server's clock is ahead of ours, in milliseconds. What the answer may have taken on its way is given to
 /// the server: a slow line is no wrong clock.
-fn ahead(told: &Told) -> i64 {
+fn ahead(told: &ServerAnswer) -> i64 {
     let (asked, answered) = (told.asked.as_millisecond(), told.answered.as_millisecond());
     let theirs = told.server.clock_ms;
     match () {
@@ -67,7 +67,7 @@ fn identity(caller: Option<&pb::Caller>, of: &str, shows_all: bool) -> CheckResu
     CheckResult::warn(id, of, format!("{names}: this client is {only}, sees that alone and decides nothing"), hint)
 }
 
-/// The result for a client whose certificate the server knows nobody by.
+/// The result for a client by whose certificate the server knows no client.
 pub fn stranger(of: &str, words: &str, names: &[String]) -> CheckResult {
     let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
     let hint = "put one of its names, or sha256: and its fingerprint (gimbalctl certs show), into admins of the server's configuration";
@@ -98,7 +98,7 @@ mod tests {
     use super::super::result::CheckLevel;
     use super::*;
 
-    fn told(change: fn(&mut Told)) -> Vec<(&'static str, CheckLevel)> {
+    fn told(change: fn(&mut ServerAnswer)) -> Vec<(&'static str, CheckLevel)> {
         let time = |second| Timestamp::from_second(second).unwrap();
         let server = pb::Server {
             version: concat!("gimbal-writer/", env!("CARGO_PKG_VERSION")).into(),
@@ -106,7 +106,7 @@ mod tests {
             caller: Some(pb::Caller { names: vec!["spiffe://a/admin".into()], only: String::new() }),
             rights: Some(pb::Rights::default()),
         };
-        let mut one = Told { server, asked: time(1000), answered: time(1001) };
+        let mut one = ServerAnswer { server, asked: time(1000), answered: time(1001) };
         change(&mut one);
         let results = results(&one, "https://a:1", true);
         results.into_iter().filter(|one| one.level != CheckLevel::Ok).map(|one| (one.id, one.level)).collect()
@@ -114,8 +114,9 @@ mod tests {
 
     #[test]
     fn each_fact_has_a_check_of_its_own() {
-        type Change = fn(&mut Told);
-        let missing = |one: &mut Told| one.server.rights.as_mut().unwrap().missing = vec!["list services".into()];
+        type Change = fn(&mut ServerAnswer);
+        let missing =
+            |one: &mut ServerAnswer| one.server.rights.as_mut().unwrap().missing = vec!["list services".into()];
         let cases: [(Change, &[(&str, CheckLevel)]); 9] = [
             (|_| (), &[]),
             (|one| one.server.caller.as_mut().unwrap().only = "a".into(), &[("client.identity", CheckLevel::Warn)]),
@@ -142,7 +143,7 @@ mod tests {
         ] {
             let time = |second| Timestamp::from_second(second).unwrap();
             let server = pb::Server { clock_ms, ..Default::default() };
-            assert_eq!(ahead(&Told { server, asked: time(asked), answered: time(answered) }), expected);
+            assert_eq!(ahead(&ServerAnswer { server, asked: time(asked), answered: time(answered) }), expected);
         }
         let (exact, far) = (clock("server.clock", "a", -5000), clock("server.clock", "a", -7000));
         assert_eq!((exact.level, far.found.as_str()), (CheckLevel::Ok, "its clock is 7s behind"));

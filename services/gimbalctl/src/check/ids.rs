@@ -7,7 +7,7 @@ const OF_BOTH: &[(&str, &str)] = &[
     ("client.certificate", "when the certificate of this client ends"),
     ("client.authorities", "when the authorities in --tls-ca end"),
     ("client.chain", "whether a server would accept that certificate: its key, signatures and purpose"),
-    ("client.identity", "who this client is to the server: an administrator, a backend or nobody it knows"),
+    ("client.identity", "who this client is to the server: an administrator, a backend or unknown"),
     ("server.reached", "whether the server takes connections"),
     ("server.chain", "whether its certificate is signed by --tls-ca and has the name of --server"),
     ("server.certificate", "when its certificates end"),

@@ -59,7 +59,7 @@ pub async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result
     tokio::time::timeout(limit, work).await.map_err(late)
 }
 
-/// As [`within`], of work that blocks. What is too late goes on where nobody waits for it.
+/// As [`within`], of work that blocks. What is too late goes on without a caller that waits.
 ///
 /// # Errors
 /// It was too late, or did not end.

@@ -47,7 +47,7 @@ pub fn result(backend: &pb::Backend, conflicts: &Conflicts) -> CheckResult {
         Err(_) => &[],
     };
     if let [first, ..] = taken {
-        let hint = format!("gimbalctl why {first} --backend {name} says whose it is; rename one of them");
+        let hint = format!("gimbalctl why {first} --backend {name} says which has the name; rename one of them");
         let found = format!("the names of {} of its Services are taken, for instance that of {first}", taken.len());
         return CheckResult::warn(id, name, found, hint);
     }

@@ -52,7 +52,7 @@ impl OpenTraces {
         self.0.entry(key).or_insert((trace, now));
     }
 
-    /// The change is none, or nobody waits for it any more.
+    /// There is no such change, or its trace has ended.
     pub(super) fn forget(&mut self, key: &DesiredKey) {
         self.0.remove(key);
     }
@@ -93,7 +93,7 @@ impl Clusters {
         std::mem::take(&mut self.settled)
     }
 
-    /// Changes of these entries came with a trace, and were checked. Those that the registry has nothing to do for are none.
+    /// Changes of these entries came with a trace, and were checked. Those that the registry has nothing to do for end here.
     pub(super) fn forget_idle_traces(&mut self, name: &Text, keys: &[DesiredKey]) {
         let Some(state) = self.clusters.get_mut(name) else { return };
         let idle = keys.iter().filter(|key| !state.unchecked.contains(key) && !self.registry.awaits(name, key));

@@ -159,7 +159,7 @@ pub async fn run(context: &Context) -> anyhow::Result<Outcome> {
                  --endpointslice-updates-batch-period={BATCH_PERIOD}, after the others and with the writer started anew",
                 200 / few
             ),
-            "CPU of a change includes what the other side's programs hear of it; at 300/s the cores are full, so only it is told"
+            "CPU of a change includes what the other side's programs hear of it; at 300/s the cores are full, so only it is shown"
                 .to_owned(),
         ],
         ..Outcome::default()

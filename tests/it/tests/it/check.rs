@@ -82,7 +82,7 @@ async fn all_is_well_and_then_one_thing_after_the_other_is_not() {
     let has_rights = results.iter().any(|line| line["check"] == "server.rights" && line["result"] == "ok");
     assert!(own.status.success() && has_rights, "{text}");
 
-    // A backend's certificate is no administrator's, and is not told what rights the writer lacks.
+    // A backend's certificate is no administrator's, and does not see what rights the writer lacks.
     let of_backend = check(&url, &scene.pair("node02").unwrap(), &ca, &[]);
     assert_eq!(bad(&of_backend), ["client.identity warn", "server.rights skip"], "{of_backend:?}");
 
@@ -91,7 +91,7 @@ async fn all_is_well_and_then_one_thing_after_the_other_is_not() {
 
     // An agent with the certificate of a backend that is not listed calls itself by the name of one that is.
     let wrong = scene.discoverer_as(&scene.pair("node03").unwrap(), "node02", &scene.source, writer.port, &[]).unwrap();
-    eventually("it is told by which name it came", SOON, async || {
+    eventually("it learns by which name it came", SOON, async || {
         let checked = of_writer(&scene, &writer);
         let identity = &checked.1["backend.identity node02"];
         anyhow::ensure!(identity.result == "warn" && checked.0 == Some(0), "{checked:?}");
@@ -114,7 +114,7 @@ async fn all_is_well_and_then_one_thing_after_the_other_is_not() {
     .await
     .unwrap();
     scene.config(&["other"], "").unwrap();
-    eventually("what is left is nobody's", SOON, async || {
+    eventually("what is left has no owner", SOON, async || {
         let checked = of_writer(&scene, &writer);
         let orphans = checked.1.get("backend.orphans node02");
         let told = orphans.is_some_and(|found| found.result == "warn" && found.found.starts_with("3 endpoints"));
@@ -160,11 +160,11 @@ fn certificates_do_not_fit(scene: &Scene, url: &str, pair: &Pair) {
     let checked = check(url, &strange, other.ca(), &[]);
     assert_eq!(failed(&checked), ["server.chain"], "{checked:?}");
     assert_eq!(checked.1["backend"].result, "skip");
-    // One of the right authority, by which the server knows nobody.
-    let nobody = scene.pki.issue("nobody", &[San::Uri("spiffe://gimbal.example/nobody")]).unwrap();
-    let checked = check(url, &nobody, scene.pki.ca(), &[]);
+    // One of the right authority, by which the server knows no client.
+    let stranger = scene.pki.issue("stranger", &[San::Uri("spiffe://gimbal.example/stranger")]).unwrap();
+    let checked = check(url, &stranger, scene.pki.ca(), &[]);
     assert_eq!(failed(&checked), ["client.identity"], "{checked:?}");
-    assert!(checked.1["client.identity"].found.contains("spiffe://gimbal.example/nobody"), "{checked:?}");
+    assert!(checked.1["client.identity"].found.contains("spiffe://gimbal.example/stranger"), "{checked:?}");
     // An expired one, and one that is not there.
     let expired = scene.pki.issue_expired("expired", &[San::Uri("spiffe://gimbal.example/admin")]).unwrap();
     let checked = check(url, &expired, scene.pki.ca(), &[]);
@@ -173,7 +173,7 @@ fn certificates_do_not_fit(scene: &Scene, url: &str, pair: &Pair) {
     let checked = check(url, &missing, scene.pki.ca(), &[]);
     assert_eq!(failed(&checked), ["client.certificate", "client.chain"], "{checked:?}");
     assert_eq!(checked.1["server.reached"].result, "skip");
-    // Nobody is there.
+    // No server is there.
     let checked = check("https://localhost:1", pair, scene.pki.ca(), &[]);
     assert_eq!(failed(&checked), ["server.reached"], "{checked:?}");
 }
@@ -198,7 +198,7 @@ async fn an_agent_that_is_refused_by_its_source_lacks_rights() {
     })
     .await
     .unwrap();
-    // Who is away is told by which name it would be known.
+    // Who is away learns by which name it would be known.
     drop(discoverer);
     eventually("it is away", SOON, async || {
         let away = of_writer(&scene, &writer).1["backend.connected node02"].clone();

@@ -6,7 +6,7 @@ use gimbal_session::{Reject, RejectReason};
 
 use crate::decide::{Ownership, RemovalReason};
 use crate::target::Target;
-use crate::{Claim, Progress, Reconciler, Stage};
+use crate::{Claim, Reconciler, Stage, TargetProgress};
 
 /// How far a source Service is published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +51,7 @@ pub struct Explanation {
     /// The target that it is about, if one is known.
     pub target: Option<TargetKey>,
     /// How far that Service has come.
-    pub progress: Progress,
+    pub progress: TargetProgress,
     /// The claim that the object belongs to, as far as is known. The reasons are about this claim.
     pub holder: Option<Claim>,
     /// The reasons, as sentences in order.
@@ -235,16 +235,16 @@ impl Reconciler {
         let planned = self.preview_of(key);
         let progress = match &claim {
             Some(claim) => self.progress(claim, Some(target)),
-            None => Progress::default(),
+            None => TargetProgress::default(),
         };
         Explanation { status, target: Some(key.clone()), progress, holder: claim, reasons, others, planned }
     }
 
     /// Returns how far a source Service has come, with the writes of its target.
-    fn progress(&self, claim: &Claim, target: Option<&Target>) -> Progress {
+    fn progress(&self, claim: &Claim, target: Option<&Target>) -> TargetProgress {
         let backend = self.desired.get(&claim.backend);
         let writes = target.map(Target::writes);
-        Progress {
+        TargetProgress {
             carried: backend.and_then(|backend| backend.end().carried_by(&claim.key)),
             last_write: writes.and_then(|writes| writes.last().cloned()),
             written: writes.and_then(|writes| writes.accepted()),

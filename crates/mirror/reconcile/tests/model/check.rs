@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use gimbal_kubernetes_objects::{EndpointSlice, Meta, Object as _, keys};
+use gimbal_kubernetes_objects::{EndpointSlice, Meta, Object as _, Service as ServiceObject, keys};
 use gimbal_model::{BackendName, Service, SourceKey, TargetKey, service_name};
 use gimbal_plan::Body;
 use gimbal_reconcile::Mode;
@@ -153,5 +153,22 @@ pub(super) fn check(world: &World) {
         let name = slice.metadata.labels[keys::SERVICE_NAME].to_string();
         let target = (slice.metadata.namespace.to_string(), name);
         assert!(wanted.contains_key(&target), "a slice of {target:?} is left though no source wants it");
+    }
+}
+
+impl World {
+    /// Returns all slices, whether or not they carry our mark.
+    pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
+        self.server.objects.values().filter_map(|body| match body {
+            Body::Slice(slice) => Some(slice),
+            _ => None,
+        })
+    }
+
+    pub fn services(&self) -> impl Iterator<Item = &ServiceObject> {
+        self.server.objects.values().filter_map(|body| match body {
+            Body::Service(service) => Some(service),
+            _ => None,
+        })
     }
 }

@@ -106,5 +106,5 @@ fn the_frame_and_the_last_write_are_those_of_the_claim_that_has_the_name() {
     world.settle();
     let later = world.writer.explain_source(&first).progress.carried.unwrap();
     assert!(later.seq > frame.seq, "{later:?} after {frame:?}");
-    assert_eq!(world.writer.explain_source(&claim(0, 3)).progress, gimbal_reconcile::Progress::default());
+    assert_eq!(world.writer.explain_source(&claim(0, 3)).progress, gimbal_reconcile::TargetProgress::default());
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use gimbal_guard::{GuardConfig, GuardEvent};
-use gimbal_kubernetes_objects::{EndpointSlice, Service as ServiceObject};
 use gimbal_model::{BackendName, Endpoint, EndpointPort, Header, PortSet, Protocol, Service, ServicePort, SourceKey};
-use gimbal_plan::{Body, EndpointsApi};
+use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{
     BackendState, Job, JourneyEnd, Output, Policy, Reconciler, RemovalPolicy, Settings, Watched, Withdrawal, Written,
 };
@@ -483,20 +482,5 @@ impl World {
     /// Returns the rejects that the agent has received.
     pub fn rejects(&self, agent: usize) -> Vec<Reject> {
         self.agents[agent].end.rejects().values().cloned().collect()
-    }
-
-    /// Returns all slices, whether or not they carry our mark.
-    pub fn slices(&self) -> impl Iterator<Item = &EndpointSlice> {
-        self.server.objects.values().filter_map(|body| match body {
-            Body::Slice(slice) => Some(slice),
-            _ => None,
-        })
-    }
-
-    pub fn services(&self) -> impl Iterator<Item = &ServiceObject> {
-        self.server.objects.values().filter_map(|body| match body {
-            Body::Service(service) => Some(service),
-            _ => None,
-        })
     }
 }

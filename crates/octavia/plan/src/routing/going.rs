@@ -30,7 +30,7 @@ pub(crate) struct GoingRedirects<'a>(Vec<GoingRedirect<'a>>);
 #[derive(Debug)]
 struct GoingRedirect<'a> {
     seen: &'a SeenPolicy,
-    /// The Ingresses whose it is; an empty one: others that nothing names.
+    /// The Ingresses that it belongs to; an empty one: others that nothing names.
     names: BTreeSet<Text>,
     goes: RedirectGoes,
 }

@@ -36,7 +36,7 @@ impl Actor {
             let holder = wanted.get(&content(&seen.action, &seen.rules));
             let mut names = self.memory.also_named.get(&seen.id).cloned().unwrap_or_default();
             match holder {
-                // It has the name of all whose it is.
+                // It has the names of all that it belongs to.
                 Some(policy) if policy.name() == seen.name => continue,
                 Some(policy) => names.extend(policy.names.iter().cloned()),
                 None => {}

@@ -134,7 +134,7 @@ impl PolicyPlan<'_> {
         if default.is_some() && awaited.hosts.is_empty() {
             return default;
         }
-        // Before anything goes: whoever's routes that were is told of it by its name.
+        // Before anything goes: the name reports it to those whose routes that were.
         if let Some(change) = self.words(&found) {
             return Some(change);
         }

@@ -316,7 +316,7 @@ fn members_follow_however_long_another_router_takes() {
     assert_eq!(answered(&mut world), expected());
 }
 
-/// Answers show parts in the order in which they are made, and rows in that of their IDs, which is none.
+/// Answers show parts in the order in which they are made, and rows in that of their IDs, which means nothing.
 #[test]
 fn nothing_is_reported_again_for_the_order_in_which_it_is_shown() {
     let mut world = World::new(0);

@@ -132,7 +132,7 @@ async fn what_the_server_shows_is_shown_once_it_is_verified() {
     let url = format!("https://localhost:{}", server.address.port());
     let shown = certificate_chain(&url, &pki.client(&["a"]), SOON).await.unwrap();
     assert_eq!(shown[..], [CertificateDer::from_pem_file(&files.cert).unwrap()]);
-    // What nobody vouches for is not shown.
+    // What no authority vouches for is not shown.
     let stranger = Pki::named("another");
     let other = TlsFiles { ca: stranger.ca(), ..pki.issue(&["a"]) };
     let problem = certificate_chain(&url, &client_tls(&other).unwrap(), SOON).await.unwrap_err();

@@ -100,10 +100,10 @@ async fn who_asks_is_told_who_it_is_and_a_stranger_nothing() {
     {
         let mut client = InspectionServiceClient::new(as_(&server, &pki, name).await);
         let before = gimbal_transport::clock_ms();
-        let told = client.get_server(pb::GetServerRequest {}).await.unwrap().into_inner().server.unwrap();
-        assert!((before..=gimbal_transport::clock_ms()).contains(&told.clock_ms), "{told:?}");
+        let sent = client.get_server(pb::GetServerRequest {}).await.unwrap().into_inner().server.unwrap();
+        assert!((before..=gimbal_transport::clock_ms()).contains(&sent.clock_ms), "{sent:?}");
         let caller = pb::Caller { names: vec![name.into()], only: only.into() };
-        assert_eq!((told.version.as_str(), told.caller, told.rights), ("test/1.2.3", Some(caller), rights));
+        assert_eq!((sent.version.as_str(), sent.caller, sent.rights), ("test/1.2.3", Some(caller), rights));
     }
     let mut stranger = InspectionServiceClient::new(as_(&server, &pki, "spiffe://test/stranger").await);
     assert_eq!(stranger.get_server(pb::GetServerRequest {}).await.unwrap_err().code(), Code::PermissionDenied);

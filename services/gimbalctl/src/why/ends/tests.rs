@@ -122,8 +122,8 @@ fn a_stream_of_another_agent_is_named() {
         |instance: &str, connected| End { backend: Some(pb::Backend { connected, ..backend(instance) }), ..end(None) };
     assert_eq!(both(of("a", true), of("a", true)).other_agent(), None);
     assert_eq!(both(of("a", true), of("b", false)).other_agent(), None, "an old one");
-    let told = both(of("a", false), of("b", true)).other_agent().unwrap();
-    assert!(told.contains("instance b") && told.ends_with("asked is a"), "{told}");
+    let shown = both(of("a", false), of("b", true)).other_agent().unwrap();
+    assert!(shown.contains("instance b") && shown.ends_with("asked is a"), "{shown}");
     assert_eq!(BothEnds { discoverer: None, ..both(of("a", true), of("b", true)) }.other_agent(), None);
 }
 

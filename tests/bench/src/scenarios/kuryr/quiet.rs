@@ -49,7 +49,7 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A minute that begins right after the lists, of which so many are aimed at.
+/// A minute that begins right after the lists, of which this many are aimed at.
 pub async fn minute(stage: &WayBack, what: &str, aim: f64, outcome: &mut Outcome) -> anyhow::Result<()> {
     // What was changed is looked at once more with the next lists.
     let mut looks = Vec::new();
