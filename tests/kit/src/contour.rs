@@ -27,6 +27,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const NEEDED: [Asset; 5] = [Asset::Etcd, Asset::ApiServer, Asset::ControllerManager, Asset::Kubectl, Asset::Contour];
 /// What an answer may take.
 const ANSWER: Duration = Duration::from_secs(5);
+/// What an answer through Envoy may take: longer than the 15 s that Envoy waits for a server, so that Envoy says what was late, and a
+/// machine that is busy with other tests fails no request.
+const ANSWER_THROUGH: Duration = Duration::from_secs(20);
 
 /// Contour and its Envoy. They end with this value.
 pub struct Contour {
@@ -197,7 +200,7 @@ impl EnvoyClient {
     /// # Errors
     /// There is no TLS library.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self(reqwest::Client::builder().no_proxy().timeout(ANSWER).build()?))
+        Ok(Self(reqwest::Client::builder().no_proxy().timeout(ANSWER_THROUGH).build()?))
     }
 
     /// Sends a request for a host and a path.
