@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use super::Rule;
 
+/// Roles that are in one namespace wherever the program runs: Events about objects without a namespace, and whose the Backends are.
+const OF_THE_CLUSTER: [&str; 2] = ["gimbal-operator-backends", "gimbal-operator-place"];
+
 /// Roles and ClusterRoles for one user. A Role is bound in its own namespace only, as it would be in production.
 #[derive(Debug, Clone)]
 pub struct Rights(Vec<Value>);
@@ -39,13 +42,11 @@ impl Rights {
         Self(vec![json!({"kind": "ClusterRole", "metadata": {"name": "testkit"}, "rules": rules})])
     }
 
-    /// Puts the Roles into another namespace, as for a program that runs there. Those in `default` and `kube-system` stay: they are about
-    /// what belongs to the whole cluster.
+    /// Puts the Roles into another namespace, as for a program that runs there, but for those about what belongs to the whole cluster.
     #[must_use]
     pub fn in_namespace(mut self, namespace: &str) -> Self {
         let moves = |role: &&mut Value| {
-            let of_cluster = ["default", "kube-system"].iter().any(|place| role["metadata"]["namespace"] == *place);
-            role["kind"] == "Role" && !of_cluster
+            role["kind"] == "Role" && !OF_THE_CLUSTER.iter().any(|name| role["metadata"]["name"] == *name)
         };
         for role in self.0.iter_mut().filter(moves) {
             role["metadata"]["namespace"] = json!(namespace);
