@@ -1,5 +1,6 @@
 //! The payload: load balancers with their members.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use gimbal_kuryr_model::{
     Text,
 };
 use gimbal_model::Digest;
-use gimbal_session::{Entry, EntryChange, Payload};
+use gimbal_session::{Entry, EntryChange, Payload, capability};
 
 use crate::{KuryrReason, PackedEntry, PackedReport, size};
 
@@ -60,6 +61,8 @@ impl Payload for Kuryr {
     const KEEPS_TOO_LARGE: bool = true;
     /// One load balancer that cannot be offered must not keep the others of its namespace from a new writer.
     const SENDS_UNKNOWN: bool = true;
+
+    const CAPABILITIES: &'static [Cow<'static, str>] = &[Cow::Borrowed(capability::TRACE)];
 
     /// Nothing is changed in OpenStack without a recent one (docs/way-back.md#rule-6), so one that is late should not stop
     /// the work.
