@@ -4,12 +4,14 @@ use std::str::FromStr;
 
 use gimbal_model::is_certificate_name;
 use gimbal_transport::{DeniedCertificate, PeerCertificate};
+use serde::Deserialize;
 
 use crate::identity::is_in;
 
 /// An administrator: a name that its certificates have, or `sha256:` and the fingerprint of its only certificate, which no authority can
 /// sign again.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct AdminPrincipal(String);
 
 /// An entry of `admins` that has neither form.
@@ -46,5 +48,13 @@ impl FromStr for AdminPrincipal {
         }
         let message = format!("{text:?} is no identity: use one URI or DNS name of its certificate, without wildcards");
         Err(InvalidAdmin(message))
+    }
+}
+
+impl TryFrom<String> for AdminPrincipal {
+    type Error = InvalidAdmin;
+
+    fn try_from(text: String) -> Result<Self, InvalidAdmin> {
+        text.parse()
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
+
 use crate::certificate::{Certificate, hex, without_leading_zeros};
 
 /// The denied certificates (`denyCertificates`). Empty by default.
@@ -11,7 +13,8 @@ use crate::certificate::{Certificate, hex, without_leading_zeros};
 pub struct Denied(BTreeSet<DeniedCertificate>);
 
 /// An entry of the deny list, as it is written in the configuration.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 pub enum DeniedCertificate {
     /// `sha256:` and the fingerprint. Matches exactly one certificate.
     Sha256([u8; 32]),
@@ -70,6 +73,14 @@ impl FromStr for DeniedCertificate {
             return Err(wrong(problem));
         }
         Ok(Self::Serial(serial.to_vec()))
+    }
+}
+
+impl TryFrom<String> for DeniedCertificate {
+    type Error = InvalidDenial;
+
+    fn try_from(text: String) -> Result<Self, InvalidDenial> {
+        text.parse()
     }
 }
 

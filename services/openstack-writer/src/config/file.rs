@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<ClustersConfig, ClustersCo
             let problem = format!("two clusters have the identity {identity:?}: each needs its own");
             return Err(wrong(path, &cluster.identity, problem));
         }
-        if file.admins.iter().any(|admin| admin.0.as_str().eq_ignore_ascii_case(identity)) {
+        if file.admins.iter().any(|admin| admin.as_str().eq_ignore_ascii_case(identity)) {
             let problem =
                 format!("the identity {identity:?} is one of admins: a cluster must not have an administrator's");
             return Err(wrong(path, &cluster.identity, problem));
@@ -61,8 +61,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<ClustersConfig, ClustersCo
     }
     let clusters = file.clusters.into_iter().map(|cluster| cluster.into_config(path));
     Ok(ClustersConfig {
-        admins: file.admins.into_iter().map(|admin| admin.0).collect(),
-        denied: file.deny_certificates.into_iter().map(|denial| denial.0).collect(),
+        admins: file.admins,
+        denied: file.deny_certificates.into_iter().collect(),
         clusters: clusters.collect::<Result<_, _>>()?,
     })
 }

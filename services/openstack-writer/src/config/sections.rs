@@ -1,9 +1,7 @@
 //! The form of the YAML file. Keys in snake case are Kuryr's, with Kuryr's meaning; the others are in camel case.
 
 use std::collections::BTreeMap;
-use std::fmt::Display;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use gimbal_admission::AdminPrincipal;
 use gimbal_model::{BackendName, is_certificate_name};
@@ -20,8 +18,8 @@ use super::kuryr_conf::{KubernetesSection, NeutronDefaults, OctaviaDefaults, Pod
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub(super) struct ClustersFile {
-    pub(super) admins: Vec<FromText<AdminPrincipal>>,
-    pub(super) deny_certificates: Vec<FromText<DeniedCertificate>>,
+    pub(super) admins: Vec<AdminPrincipal>,
+    pub(super) deny_certificates: Vec<DeniedCertificate>,
     pub(super) clusters: Vec<ClusterSection>,
 }
 
@@ -241,15 +239,6 @@ impl<'de> Deserialize<'de> for SubjectName {
         }
         let message = format!("{text:?} is no identity: use one URI or DNS name of its certificate, without wildcards");
         Err(D::Error::custom(message))
-    }
-}
-
-/// A value that is written as text.
-pub(super) struct FromText<T>(pub(super) T);
-
-impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for FromText<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
     }
 }
 

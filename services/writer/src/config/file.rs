@@ -13,14 +13,13 @@ use gimbal_transport::DeniedCertificate;
 use serde::{Deserialize, Deserializer};
 use serde_saphyr::Spanned;
 
-use super::values::ParsedText;
 use super::{BackendConfig, Config, ConfigError};
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct File {
-    admins: Vec<ParsedText<AdminPrincipal>>,
-    deny_certificates: Vec<ParsedText<DeniedCertificate>>,
+    admins: Vec<AdminPrincipal>,
+    deny_certificates: Vec<DeniedCertificate>,
     refused_addresses: Vec<AddressRange>,
     backends: Vec<Backend>,
 }
@@ -100,8 +99,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let refused: Vec<_> = file.refused_addresses.into_iter().map(|range| range.0).collect();
     let backends = file.backends.into_iter().map(|backend| backend.into_config(&refused)).collect();
     Ok(Config {
-        admins: file.admins.into_iter().map(|admin| admin.0).collect(),
-        denied: file.deny_certificates.into_iter().map(|denial| denial.0).collect(),
+        admins: file.admins,
+        denied: file.deny_certificates.into_iter().collect(),
         refused_addresses: refused,
         backends,
         any_backend: false,

@@ -6,7 +6,6 @@ mod current;
 mod file;
 #[cfg(test)]
 mod tests;
-mod values;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use gimbal_testkit::eventually;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{Proxy, SOON, Scene, Writer, metric, writer_rights};
+use gimbal_tests::{Proxy, SOON, Scene, Writer, expect_metric, metric, writer_rights};
 
 use crate::Context;
 use crate::backends::{Backends, Size};
@@ -186,7 +186,7 @@ impl Pair {
     /// The other one leads and has written everything that there is to write.
     async fn the_other_leads(&mut self, mark: usize) -> anyhow::Result<usize> {
         self.leader = 1 - self.leader;
-        leads(&self.writers[self.leader], 1.0).await?;
+        expect_metric(self.writers[self.leader].admin_port, LEADING, "", 1.0).await?;
         self.settled().await?;
         self.writes_since(mark).await
     }
@@ -210,7 +210,7 @@ impl Pair {
         let mut written = self.after(|leader| leader.process.freeze()).await?;
         let sleeper = self.leader;
         self.writers[sleeper].process.signal("CONT")?;
-        leads(&self.writers[sleeper], 0.0).await?;
+        expect_metric(self.writers[sleeper].admin_port, LEADING, "", 0.0).await?;
         written.writes = self.the_other_leads(mark).await?;
         Ok(written)
     }
@@ -287,20 +287,13 @@ async fn writer(scene: &Scene, which: usize, port: u16) -> anyhow::Result<Writer
     scene.writer_as(USERS[which], port, &scene.path("writer.yaml"), &[]).await
 }
 
-/// Waits until the metric says that a writer leads, or that it does not.
-async fn leads(writer: &Writer, wanted: f64) -> anyhow::Result<()> {
-    eventually("the lease is taken or lost", SOON, async || {
-        let leads = metric(writer.admin_port, "gimbal_writer_leading", "").await?;
-        anyhow::ensure!((leads - wanted).abs() < 0.5, "leading is {leads}");
-        anyhow::Ok(())
-    })
-    .await
-}
+/// Whether a writer leads.
+const LEADING: &str = "gimbal_writer_leading";
 
 /// Which one leads, as soon as exactly one does.
 async fn leader(writers: &[Writer; 2]) -> anyhow::Result<usize> {
     eventually("one of them leads", SOON, async || {
-        let [first, second] = writers.each_ref().map(|writer| metric(writer.admin_port, "gimbal_writer_leading", ""));
+        let [first, second] = writers.each_ref().map(|writer| metric(writer.admin_port, LEADING, ""));
         let (first, second) = (first.await? > 0.5, second.await? > 0.5);
         anyhow::ensure!(first != second, "the first: {first}, the second: {second}");
         anyhow::Ok(usize::from(second))

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use gimbal_testkit::api_proxy::{Calls, Trouble};
-use gimbal_testkit::{ApiProxy, Pair, Pki, San};
+use gimbal_testkit::{ApiProxy, Pki, San};
 use gimbal_tests::{Alerts, Discoverer, Mirror, Scene, Target, Writer, expect_log, expect_metric, slice_of, svc};
+
+use super::certificates::pair_at;
 
 const SERVICES: u32 = 4;
 
@@ -126,14 +128,9 @@ async fn writes_that_fail_fire_theirs() {
 /// Replaces a pair by one that ends in three days.
 fn let_it_end_soon(scene: &Scene, name: &str, sans: &[San<'_>]) {
     let next = scene.pki.issue_for(&format!("{name}-next"), sans, Duration::from_secs(3 * 86_400)).unwrap();
-    let pair = pair_of(scene, name);
+    let pair = pair_at(scene, name);
     std::fs::copy(&next.key, &pair.key).unwrap();
     std::fs::copy(&next.cert, &pair.cert).unwrap();
-}
-
-fn pair_of(scene: &Scene, name: &str) -> Pair {
-    let dir = scene.pki.ca().with_file_name("");
-    Pair { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
 }
 
 /// A source that is silent, writes that hang, a lost backend and certificates near their end are reported as times.
@@ -177,7 +174,7 @@ async fn what_is_reported_as_a_time_fires_its_own() {
     let identity = gimbal_testkit::pki::backend_identity("node02");
     let_it_end_soon(&scene, "node02", &[San::Uri(&identity), San::Dns("localhost"), San::Ip("127.0.0.1")]);
     alerts.expect(&["GimbalKubernetesDiscovererCertificateEnds"]).await.unwrap();
-    std::fs::write(pair_of(&scene, "node02").key, "no key").unwrap();
+    std::fs::write(pair_at(&scene, "node02").key, "no key").unwrap();
     alerts.expect(&["GimbalKubernetesDiscovererCertificateEnds", "GimbalKubernetesDiscovererFilesBad"]).await.unwrap();
     let_it_end_soon(&scene, "node02", &[San::Uri(&identity), San::Dns("localhost"), San::Ip("127.0.0.1")]);
     alerts.expect(&["GimbalKubernetesDiscovererCertificateEnds"]).await.unwrap();

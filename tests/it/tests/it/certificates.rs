@@ -46,7 +46,7 @@ fn bundle(scene: &Scene, authorities: &[&Path]) {
     std::fs::write(scene.pki.ca(), texts).unwrap();
 }
 
-fn pair_at(scene: &Scene, name: &str) -> Pair {
+pub(crate) fn pair_at(scene: &Scene, name: &str) -> Pair {
     let dir = scene.pki.ca().with_file_name("");
     Pair { cert: dir.join(format!("{name}.pem")), key: dir.join(format!("{name}.key")) }
 }

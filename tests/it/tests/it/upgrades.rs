@@ -14,9 +14,15 @@ const END: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Which release a program is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Release {
+pub(crate) enum Release {
     Former,
     This,
+}
+
+/// The folder of the former release's programs.
+pub(crate) fn former() -> PathBuf {
+    let former = std::env::var_os("GIMBAL_FORMER_BIN_DIR").map(PathBuf::from);
+    former.expect("GIMBAL_FORMER_BIN_DIR is not set: run `cargo xtask prove upgrades`")
 }
 
 /// Both programs, and how many endpoints each Service has.
@@ -33,8 +39,7 @@ struct Stage {
 
 impl Stage {
     async fn start(release: Release) -> Self {
-        let former = std::env::var_os("GIMBAL_FORMER_BIN_DIR").map(PathBuf::from);
-        let former = former.expect("GIMBAL_FORMER_BIN_DIR is not set: run `cargo xtask prove upgrades`");
+        let former = former();
         let scene = Scene::start().await.unwrap();
         let (config, port) = (scene.config(&["node02"], "").unwrap(), free_port().unwrap());
         let mut stage = Self { scene, config, former, port, writer: None, discoverer: None, endpoints: 0 };

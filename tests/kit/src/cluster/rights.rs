@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Rule;
 
 /// Roles that are in one namespace wherever the program runs: Events about objects without a namespace, and whose the Backends are.
-const OF_THE_CLUSTER: [&str; 2] = ["gimbal-operator-backends", "gimbal-operator-place"];
+const OF_THE_CLUSTER: [&str; 3] = ["gimbal-operator-backends", "gimbal-operator-place", "gimbal-writer-backends"];
 
 /// Roles and ClusterRoles for one user. A Role is bound in its own namespace only, as it would be in production.
 #[derive(Debug, Clone)]

@@ -21,6 +21,7 @@ mod people;
 mod pods;
 mod rebuilt;
 mod steps;
+mod traces;
 
 const WITHIN: Duration = Duration::from_secs(90);
 const WRITER: [&str; 1] = ["--drift-interval=5s"];

@@ -1,18 +1,12 @@
 //! Programs are replaced by those of the former release, and back, under requests: none fails, and nothing is written that no change of
 //! the source asks for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use gimbal_tests::expect_metric;
 
 use super::{Clients, Running, SECOND, SOON, is_alone};
-
-/// Which release a program is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Release {
-    Former,
-    This,
-}
+use crate::upgrades::{Release, former};
 
 #[derive(Debug, Clone, Copy)]
 enum Replaced {
@@ -72,8 +66,7 @@ async fn none_fails_between_releases() {
     if !is_alone("requests::upgrades::none_fails_between_releases") {
         return;
     }
-    let former = std::env::var_os("GIMBAL_FORMER_BIN_DIR").map(PathBuf::from);
-    let former = former.expect("GIMBAL_FORMER_BIN_DIR is not set: run `cargo xtask prove upgrades`");
+    let former = former();
     let mut running = Running::start().await;
     let clients = Clients::start(&running.stage.client);
     clients.more().await;
