@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use hyper::body::Incoming;
@@ -33,6 +34,9 @@ pub fn make_room() -> anyhow::Result<()> {
     std::fs::write("/proc/sys/net/ipv6/ip_nonlocal_bind", "1").context("servers cannot have any IPv6 address")
 }
 
+/// How long a server that ends waits for its clients to close their connections.
+const LEAVE: Duration = Duration::from_secs(2);
+
 /// An HTTP server at one address, in HTTP/1.1 and HTTP/2 without TLS. It answers with its address, a space, and the version of
 /// HTTP in which it was asked.
 pub struct Answering {
@@ -51,16 +55,17 @@ impl Answering {
         let ending = watch::Sender::new(false);
         let mut ended = ending.subscribe();
         let task = tokio::spawn(async move {
+            let closing = watch::Sender::new(false);
             let mut connections = JoinSet::new();
-            loop {
-                tokio::select! {
-                    accepted = listener.accept() => match accepted {
-                        Ok((connection, _)) => drop(connections.spawn(serve(connection, address, ended.clone()))),
-                        Err(_) => return,
-                    },
-                    Some(_) = connections.join_next() => {}
-                    _ = ended.changed() => break,
-                }
+            let serve = |connection| serve(connection, address, closing.subscribe());
+            tokio::select! {
+                _ = ended.wait_for(|ended| *ended) => {}
+                () = accept(&listener, &mut connections, serve, false) => return,
+            }
+            // A proxy that has just heard of the end may have sent a request before it did, which closing would cut.
+            let left = accept(&listener, &mut connections, serve, true);
+            if tokio::time::timeout(LEAVE, left).await.is_err() {
+                closing.send_replace(true);
             }
             // No client is refused while the others are sent elsewhere.
             while connections.join_next().await.is_some() {}
@@ -68,7 +73,8 @@ impl Answering {
         Ok(Self { ending, task })
     }
 
-    /// Ends it as a server does that is asked to: requests that are under way are answered first.
+    /// Ends it as a server does that is asked to: it answers until its clients have closed their connections, or have had some time
+    /// to do so, and then closes those that are left when their requests are answered.
     ///
     /// # Errors
     /// It has failed.
@@ -85,7 +91,27 @@ impl Drop for Answering {
     }
 }
 
-async fn serve(connection: TcpStream, address: IpAddr, mut ended: watch::Receiver<bool>) {
+/// Serves connections until it cannot accept any, or, if asked for, until none is left.
+async fn accept<S>(
+    listener: &TcpListener,
+    connections: &mut JoinSet<()>,
+    serve: impl Fn(TcpStream) -> S,
+    until_none_is_left: bool,
+) where
+    S: Future<Output = ()> + Send + 'static,
+{
+    while !(until_none_is_left && connections.is_empty()) {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((connection, _)) => drop(connections.spawn(serve(connection))),
+                Err(_) => return,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(connection: TcpStream, address: IpAddr, mut closing: watch::Receiver<bool>) {
     let answer = service_fn(move |request: Request<Incoming>| {
         let text = format!("{address} {:?}", request.version());
         async move { Ok::<_, Infallible>(Response::new(text)) }
@@ -96,7 +122,7 @@ async fn serve(connection: TcpStream, address: IpAddr, mut ended: watch::Receive
     // A connection that fails is the other end's.
     tokio::select! {
         ended = connection.as_mut() => return drop(ended),
-        _ = ended.wait_for(|ended| *ended) => connection.as_mut().graceful_shutdown(),
+        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
     }
     drop(connection.await);
 }

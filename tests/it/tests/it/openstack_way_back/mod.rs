@@ -22,6 +22,7 @@ mod pods;
 mod rebuilt;
 mod steps;
 mod traces;
+mod without_l7;
 
 const WITHIN: Duration = Duration::from_secs(90);
 const WRITER: [&str; 1] = ["--drift-interval=5s"];
