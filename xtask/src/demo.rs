@@ -11,6 +11,13 @@ pub struct Args {
     args: Vec<String>,
 }
 
+impl Args {
+    /// Returns what a person would have given as these arguments.
+    pub fn new(args: &[&str]) -> Self {
+        Self { args: args.iter().map(ToString::to_string).collect() }
+    }
+}
+
 const DEMO: &str = "gimbal-demo";
 /// Both programs, and what asks them.
 const DISCOVERY: [&str; 3] = ["gimbal-writer", "gimbal-kubernetes-discoverer", "gimbalctl"];

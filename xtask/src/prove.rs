@@ -3,7 +3,7 @@
 
 use anyhow::Context as _;
 
-use crate::{shell, tests};
+use crate::{demo, shell, tests};
 
 pub mod former;
 #[cfg(test)]
@@ -27,9 +27,21 @@ enum Place {
     Integration,
     /// In a package that starts none.
     Package { package: &'static str, file: &'static str },
+    /// The demos, which end by themselves and fail if anything is not as expected.
+    Demos,
 }
 
-const PROOFS: [Proof; 24] = [
+/// What each demo is asked for.
+const DEMOS: [&[&str]; 3] = [&["--once"], &["--openstack", "--once"], &["--kuryr", "--once"]];
+
+const PROOFS: [Proof; 25] = [
+    Proof {
+        name: "demos",
+        what: "each demo to its end: of two clusters, of an OpenStack cloud as the source, and of the way back with its circle",
+        place: Place::Demos,
+        test: "",
+        size: "1",
+    },
     Proof {
         name: "worlds",
         what: "the orders of events in small worlds, state by state",
@@ -228,18 +240,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let names: Vec<&str> = PROOFS.iter().map(|proof| proof.name).chain([simulation::NAME]).collect();
         format!("nothing to prove is called {name}: choose one of {}", names.join(", "))
     })?;
-    let Place::Package { package, file } = proof.place else {
-        let mut command = tests::integration()?;
-        command.args(["--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
-        if proof.name == UPGRADES || proof.name == ENVOY {
-            command.env("GIMBAL_FORMER_BIN_DIR", former::programs()?);
+    match proof.place {
+        Place::Demos => DEMOS.iter().try_for_each(|args| demo::run(&demo::Args::new(args))),
+        Place::Integration => {
+            let mut command = tests::integration()?;
+            command.args(["--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
+            if proof.name == UPGRADES || proof.name == ENVOY {
+                command.env("GIMBAL_FORMER_BIN_DIR", former::programs()?);
+            }
+            shell::run(command)
         }
-        return shell::run(command);
-    };
-    // It is bound by CPU time.
-    let mut command = shell::cargo(&["test", "--profile", "quick", "--package", package, "--test", file]);
-    command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
-    shell::run(command)
+        Place::Package { package, file } => {
+            // It is bound by CPU time.
+            let mut command = shell::cargo(&["test", "--profile", "quick", "--package", package, "--test", file]);
+            command.args(["--", "--nocapture", proof.test]).env("GIMBAL_PROVE", proof.size);
+            shell::run(command)
+        }
+    }
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     let alone = begin.elapsed();
     let calls = calls::at_rest(&stage, marks, REST).await?;
     outcome.figures.extend([
-        Figure::new(format!("{what}: until clients find all routes"), seconds(took), "s")
+        Figure::new(format!("{what}: until Octavia has all routes"), seconds(took), "s")
             .floor("one request by hand", seconds(all))
             .aim(Aim::AtMost(TIME)),
         Figure::new(format!("{what}: until the former router is gone"), seconds(alone), "s"),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use gimbal_tests::WayBack;
+use gimbal_tests::{WayBack, metric};
 
 use super::calls::{self, Calls};
 use super::{count, number, services};
@@ -19,6 +19,8 @@ const LISTS: f64 = 3.0;
 /// After a restart nothing more must come for so long.
 const REST: Duration = Duration::from_secs(8);
 const WITHIN: Duration = Duration::from_secs(600);
+/// Seconds: the writer looks for what is missing each minute, and then makes it.
+const REPAIRED: f64 = 62.0;
 
 pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut stage = super::stage("always").await?;
@@ -35,6 +37,7 @@ pub async fn run(many: usize, outcome: &mut Outcome) -> anyhow::Result<()> {
     outcome.figures.push(Figure::new(format!("{what}: made in"), begin.elapsed().as_secs_f64(), "s"));
     minute(&stage, &what, LISTS, outcome).await?;
     let after = memory(&stage)?;
+    repair(&stage, outcome).await?;
     restart(&mut stage, many, &what, outcome).await?;
     let again = memory(&stage)?;
     #[allow(clippy::cast_precision_loss)]
@@ -85,7 +88,7 @@ async fn restart(stage: &mut WayBack, all: usize, what: &str, outcome: &mut Outc
     let begin = Instant::now();
     stage.start_writer(&[]).await?;
     stage.start_controller(&["--cluster-ip-services=false"]).await?;
-    until_lists(stage, marks).await?;
+    until_ready(stage, all).await?;
     let calls = calls::at_rest(stage, marks, REST).await?;
     let took = begin.elapsed().saturating_sub(REST).as_secs_f64();
     let (writes, balancers) = (stage.writes_since(audited).await?, stage.balancers().await?.len());
@@ -111,6 +114,43 @@ async fn until_lists(stage: &WayBack, marks: [usize; 2]) -> anyhow::Result<()> {
         anyhow::ensure!(Instant::now() < end, "the writer lists nothing\n{}", stage.logs());
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
+    Ok(())
+}
+
+/// Waits until the writer has seen every load balancer as it should be: it tells nothing of those that it has not listed.
+async fn until_ready(stage: &WayBack, all: usize) -> anyhow::Result<()> {
+    let port = stage.writer.as_ref().context("the writer does not run")?.admin_port;
+    let end = Instant::now() + WITHIN;
+    loop {
+        let ready = metric(port, "gimbal_openstack_writer_load_balancers", "state=\"ready\"").await?;
+        if (ready - number(all)).abs() < 0.5 {
+            return Ok(());
+        }
+        anyhow::ensure!(Instant::now() < end, "{ready} of {all} are ready\n{}", stage.logs());
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+}
+
+/// One load balancer is deleted by hand: how long until clients are told of the one in its place.
+async fn repair(stage: &WayBack, outcome: &mut Outcome) -> anyhow::Result<()> {
+    let name = "first";
+    let id = async || {
+        let resource = stage.resource(name).await?.context("its resource is gone")?;
+        Ok::<_, anyhow::Error>(resource["status"]["loadbalancer"]["id"].as_str().unwrap_or_default().to_owned())
+    };
+    let former = id().await?;
+    let begin = Instant::now();
+    stage.cloud.delete(&format!("/loadbalancers/{former}")).await?;
+    loop {
+        let now = id().await?;
+        if !now.is_empty() && now != former {
+            break;
+        }
+        anyhow::ensure!(begin.elapsed() < WITHIN, "it is not made again\n{}", stage.logs());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let what = "a load balancer that was deleted by hand: until the status names another";
+    outcome.figures.push(Figure::new(what, begin.elapsed().as_secs_f64(), "s").aim(Aim::AtMost(REPAIRED)));
     Ok(())
 }
 
