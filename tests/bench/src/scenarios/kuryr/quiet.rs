@@ -131,7 +131,7 @@ async fn until_ready(stage: &WayBack, all: usize) -> anyhow::Result<()> {
     }
 }
 
-/// One load balancer is deleted by hand: how long until clients are told of the one in its place.
+/// One load balancer is deleted by hand: how long until the status names the one in its place.
 async fn repair(stage: &WayBack, outcome: &mut Outcome) -> anyhow::Result<()> {
     let name = "first";
     let id = async || {

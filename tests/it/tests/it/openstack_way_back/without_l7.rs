@@ -1,4 +1,4 @@
-//! A provider that knows nothing of HTTP, as OVN's: an Ingress is told, nobody answers in its place, and Services are served.
+//! A provider that knows nothing of HTTP, as OVN's: an Ingress gets an Event, no other route answers in its place, and Services are served.
 
 use gimbal_tests::{ROUTERS, WayBack};
 use serde_json::{Value, json};
