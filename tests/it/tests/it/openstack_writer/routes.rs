@@ -43,6 +43,8 @@ const TAKING: [Kind; 4] = [
     (Service::Octavia, "DELETE", "/listeners/[^/]+$"),
     (Service::Barbican, "DELETE", "/secrets/[^/]+$"),
 ];
+/// All of them.
+pub const KINDS: [&[Kind]; 3] = [&MAKING, &CHANGING, &TAKING];
 
 /// A router that is wanted by an owner in a generation: these routes over HTTP, and with certificates over HTTPS, too.
 pub fn routed(
