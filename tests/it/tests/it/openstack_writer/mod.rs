@@ -15,6 +15,7 @@ mod kinds;
 mod life;
 mod quotas;
 mod routes;
+mod routes_by_hand;
 mod routes_quota;
 mod services;
 mod shared;
@@ -133,7 +134,7 @@ async fn routes_are_not_lost_or_made_twice() {
     // Each takes minutes.
     if std::env::var_os("GIMBAL_PROVE").is_some() {
         steps![
-            routes::what_people_do_by_hand(&stage),
+            routes_by_hand::what_people_do_by_hand(&stage),
             routes::a_quota_is_reached_and_raised(&stage),
             routes::two_writers_with_one_router(&stage),
         ];
