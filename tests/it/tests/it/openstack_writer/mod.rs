@@ -22,6 +22,7 @@ mod shared;
 mod shown;
 mod stage;
 mod tls;
+mod tls_by_reference;
 mod trouble;
 mod two_clusters;
 
@@ -122,6 +123,7 @@ async fn certificates_are_stored_served_turned_and_removed() {
         tls::killed_while_one_is_turned(&mut stage),
         tls::nothing_is_left_of_a_router(&stage),
         tls::a_key_manager_that_refuses(&mut stage),
+        tls_by_reference::a_certificate_that_a_user_has_stored_is_served(&stage),
     ];
 }
 
