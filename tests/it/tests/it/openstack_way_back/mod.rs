@@ -8,6 +8,7 @@ use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{Service, Steer, Steered};
 use gimbal_tests::WayBack;
 
+mod annotations;
 mod bad_input;
 mod conformance;
 mod edits;
