@@ -14,6 +14,7 @@ mod conformance;
 mod edits;
 mod groups;
 mod ingress;
+mod ingress_again;
 mod ingress_by_hand;
 mod ingress_kills;
 mod kills;
