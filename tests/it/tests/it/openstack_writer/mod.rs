@@ -160,8 +160,13 @@ async fn failures_of_the_cloud_pass() {
 /// Of Octavia's listeners and members, and of Neutron's floating IPs.
 #[tokio::test(flavor = "multi_thread")]
 async fn quotas_are_reached_and_freed() {
-    let (stage, around) = Stage::wide(&["--drift-interval", "1s"]).await;
-    steps![quotas::of_listeners(&stage), quotas::of_members(&stage), quotas::of_floating_ips(&stage, &around),];
+    let (mut stage, around) = Stage::wide(&["--drift-interval", "1s"]).await;
+    steps![
+        quotas::of_listeners(&stage),
+        quotas::of_members(&stage),
+        quotas::of_floating_ips(&stage, &around),
+        quotas::what_is_left(&mut stage),
+    ];
 }
 
 /// It takes minutes: the first steps of a router have a test of their own above.
