@@ -148,10 +148,10 @@ const PROOFS: [Proof; 25] = [
         size: "1",
     },
     Proof {
-        name: "services",
-        what: "TCP, UDP and SCTP on one port, source ranges, fifty ports, and a while without members",
+        name: "ports",
+        what: "a load balancer of fifty ports",
         place: Place::Integration,
-        test: "openstack_writer::services_get",
+        test: "openstack_writer::fifty_ports",
         size: "1",
     },
     Proof {

@@ -37,6 +37,7 @@ mod calls;
 mod data_plane;
 mod database;
 mod environment;
+mod key_manager;
 mod layout;
 mod load_balancing;
 mod projects;

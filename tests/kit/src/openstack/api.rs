@@ -35,6 +35,11 @@ impl Api {
         Self::new(layout, format!("{}/lab", layout.url(service)))
     }
 
+    /// Returns the key manager's API, below `/v1`.
+    pub(super) fn key_manager(layout: &Layout) -> anyhow::Result<Self> {
+        Self::new(layout, format!("{}/v1", layout.url(Service::Barbican)))
+    }
+
     /// Returns the API of Neutron or neutron-lbaas, below `/v2.0`: `/lbaas/…`, networks and subnets.
     pub(super) fn neutron(layout: &Layout, service: Service) -> anyhow::Result<Self> {
         Self::new(layout, format!("{}/v2.0", layout.url(service)))

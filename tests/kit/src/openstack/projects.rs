@@ -89,12 +89,7 @@ impl OpenStack {
     /// # Errors
     /// Keystone's error.
     pub async fn create_application_credential(&self, project: &str, user: User) -> anyhow::Result<(String, String)> {
-        let domain = if user == User::Admin { "Default" } else { DOMAIN };
-        let proof = json!({"name": user.name(), "password": user.password(), "domain": {"name": domain}});
-        let auth = json!({
-            "identity": {"methods": ["password"], "password": {"user": proof}}, "scope": {"project": {"id": project}},
-        });
-        let own = self.identity.as_user(&auth).await?;
+        let own = self.identity.as_user(&user.log_in_to(project)).await?;
         let user = seed::found(&self.identity, &format!("/users?name={}", user.name())).await?;
         let body = json!({"application_credential": {"name": format!("of-{project}")}});
         let made = own.post(&format!("/users/{user}/application_credentials"), &body).await?;

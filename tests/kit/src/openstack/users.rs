@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use serde_json::{Value, json};
 
 use super::{ADMIN_PASSWORD, DOMAIN, OpenStack, REGION};
 
@@ -27,6 +28,15 @@ impl User {
             Self::Observer => "observer",
             Self::Nobody => "nobody",
         }
+    }
+
+    /// What Keystone is told for a token for a project, given by its ID.
+    pub(super) fn log_in_to(self, project: &str) -> Value {
+        let domain = if self == Self::Admin { "Default" } else { DOMAIN };
+        let proof = json!({"name": self.name(), "password": self.password(), "domain": {"name": domain}});
+        json!({
+            "identity": {"methods": ["password"], "password": {"user": proof}}, "scope": {"project": {"id": project}},
+        })
     }
 
     pub(super) fn password(self) -> &'static str {

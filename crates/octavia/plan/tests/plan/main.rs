@@ -19,6 +19,7 @@ mod provider;
 mod ranges;
 mod rebuilt_routers;
 mod redirects;
+mod referred;
 mod refusals;
 mod refused_members;
 mod removal;

@@ -40,6 +40,8 @@ pub struct Wish {
     pub algorithm: Option<Algorithm>,
     pub ports: Vec<(Protocol, u16)>,
     pub http: bool,
+    /// References of certificates; with any, TLS ends at the listeners.
+    pub tls: Vec<String>,
     pub proxy: bool,
     pub clients: ClientRanges,
     pub monitor: bool,
@@ -79,6 +81,7 @@ impl Wish {
             algorithm: None,
             ports: vec![(Protocol::Tcp, 80)],
             http: false,
+            tls: Vec::new(),
             proxy: false,
             clients: ClientRanges::Everyone,
             monitor: false,
@@ -99,7 +102,11 @@ impl Wish {
     }
 
     pub fn entry(&self) -> DesiredEntry {
-        let kind = if self.http { ListenerKind::Http } else { ListenerKind::Plain };
+        let kind = match (self.tls.is_empty(), self.http) {
+            (false, _) => ListenerKind::TerminatedHttps,
+            (true, true) => ListenerKind::Http,
+            (true, false) => ListenerKind::Plain,
+        };
         let listener = |(protocol, port): &(Protocol, u16)| ListenerWish {
             id: ListenerId::new(*protocol, *port),
             kind: if *protocol == Protocol::Tcp { kind } else { ListenerKind::Plain },
@@ -156,7 +163,7 @@ impl Wish {
                 ..Timeouts::default()
             },
             monitor: self.monitor.then(|| Box::new(monitor)),
-            tls_containers: Box::default(),
+            tls_containers: self.tls.iter().map(|one| one.as_str().into()).collect(),
             shared_group: None,
             adopt: self.adopt.as_deref().map(Into::into),
             routing: None,

@@ -10,4 +10,5 @@ mod nodes;
 mod quiet;
 mod rejects;
 mod stage;
+mod told;
 mod trouble;

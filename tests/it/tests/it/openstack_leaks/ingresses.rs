@@ -14,6 +14,16 @@ const HOSTS: [&str; 4] = ["a.test", "*.a.test", "b.test", ""];
 /// Secrets with certificates, and the names in them.
 const SECRETS: [(&str, &[&str]); 2] = [("tls-a", &["a.test", "*.a.test"]), ("tls-b", &["b.test"])];
 const PATHS: [&str; 4] = ["/", "/x", "/x/y", "/z"];
+/// Asks for a router of the Ingress' own, or for that of a group.
+const OWN_OR_GROUP: (&str, [&str; 2]) = ("kuryr.openstack.org/l7-router", ["own", "group:few"]);
+
+/// A kind of object that somebody deletes in Octavia, and how that is counted.
+pub type ByHand = (&'static str, &'static str);
+
+pub const BALANCERS: ByHand = ("loadbalancers", "load balancer deleted by hand");
+pub const LISTENERS: ByHand = ("listeners", "listener deleted by hand");
+pub const POOLS: ByHand = ("pools", "pool deleted by hand");
+pub const POLICIES: ByHand = ("l7policies", "policy deleted by hand");
 
 /// The Ingresses that exist.
 #[derive(Default)]
@@ -29,7 +39,7 @@ impl Ingresses {
         let names: Vec<String> = self.names.iter().cloned().collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         match dice.below(12) {
-            0 => removed_by_hand(stage, dice, "l7policies").await,
+            0 => removed_by_hand(stage, dice, POLICIES).await,
             1 => renew(stage, dice).await,
             2..=5 if names.len() < MOST => self.make(stage, dice, services).await,
             _ if names.is_empty() => self.make(stage, dice, services).await,
@@ -50,7 +60,11 @@ impl Ingresses {
         self.named += 1;
         let name = format!("ingress-{}", self.named);
         let spec = json!({"ingressClassName": "kuryr", "rules": rules(dice, services), "tls": tls(dice)});
-        let ingress = json!({"metadata": {"name": name}, "spec": spec});
+        let mut ingress = json!({"metadata": {"name": name}, "spec": spec});
+        if dice.one_in(3) {
+            let (key, routers) = OWN_OR_GROUP;
+            ingress["metadata"]["annotations"] = json!({key: dice.pick(&routers)});
+        }
         stage.cluster.admin().post(INGRESSES, &ingress).await.unwrap();
         self.names.insert(name);
         "Ingress made"
@@ -118,13 +132,16 @@ fn rules(dice: &mut Dice, services: &[&str]) -> Value {
     rules.collect()
 }
 
-/// Deletes something in Octavia, unless Octavia refuses.
-pub async fn removed_by_hand(stage: &WayBack, dice: &mut Dice, kind: &str) -> &'static str {
+/// Deletes something in Octavia, unless Octavia refuses because something else is being done, or it has gone meanwhile.
+pub async fn removed_by_hand(stage: &WayBack, dice: &mut Dice, (kind, deleted): ByHand) -> &'static str {
     let octavia = stage.cloud.octavia();
     let list = octavia.get(&format!("/{kind}")).await.unwrap();
     let Some(id) = picked(dice, &list[kind]) else { return "nothing to delete by hand" };
-    match octavia.delete(&format!("/{kind}/{id}?cascade=true")).await {
-        Ok(_) => "deleted by hand in Octavia",
-        Err(_) => "refused by hand",
+    // With its parts, which keep a load balancer from being deleted alone. Octavia takes no such argument for other kinds.
+    let query = if kind == BALANCERS.0 { "?cascade=true" } else { "" };
+    match octavia.delete(&format!("/{kind}/{id}{query}")).await {
+        Ok(_) => deleted,
+        Err(Refused { code: 404 | 409, .. }) => "refused by hand",
+        Err(refused) => panic!("{kind} {id}: {refused}"),
     }
 }

@@ -9,7 +9,7 @@ use gimbal_tests::{NAMESPACE, OFTEN, WayBack};
 use serde_json::{Map, Value, json};
 
 mod clients;
-mod replacement;
+pub(crate) mod replacement;
 mod settings;
 mod updates;
 

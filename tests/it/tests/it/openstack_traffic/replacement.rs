@@ -12,6 +12,8 @@ use super::{
 
 /// Who may have a load balancer fail over: by default administrators alone.
 const FAILOVER: &str = r#"{"os_load-balancer_api:loadbalancer:put_failover": "role:member"}"#;
+/// The call by which it does.
+pub(crate) const FAILS_OVER: (Service, &str, &str) = (Service::Octavia, "PUT", "/loadbalancers/[^/]+/failover$");
 /// A class with another provider than the cluster's.
 const OTHER: &str = "vip: {mode: allocate}\n  classes: {other: {provider: lab2}}";
 /// The longest time without an answer where another load balancer takes the place of one: the test's router follows Neutron
@@ -27,13 +29,18 @@ async fn every_request_is_answered_through_a_failover() {
     let before = id_of(&stage).await;
     visit(&stage, &address).await;
     let marks = stage.marks().unwrap();
+    // Whether it was begun is looked up, for another one would take as long again.
+    let (service, method, path) = FAILS_OVER;
+    let lost = Steer::calls(method, path).of_client("^gimbal-openstack-writer").once().lose_the_answer();
+    let lost = stage.cloud.steer(service, &lost).await.unwrap();
     break_it(&stage, &[1, 2]).await;
     until_members(&stage, &address, &[1, 2]).await;
     until_active(&stage).await;
     let visits = visits("ERROR is repaired by failover", &stage).await;
     let changes: Vec<String> = stage.changes_since(marks).unwrap().iter().map(ToString::to_string).collect();
     assert_eq!(id_of(&stage).await, before, "a failover keeps the load balancer: {changes:#?}");
-    assert!(changes.iter().any(|change| change.contains("/failover")), "{changes:#?}");
+    assert_eq!(changes.iter().filter(|change| change.contains("/failover")).count(), 1, "{changes:#?}");
+    assert_eq!(stage.cloud.steered(lost).await.unwrap(), 1, "the answer to the failover was lost");
     assert_eq!((visits.answered, visits.failed), (visits.sent, Vec::new()));
 }
 

@@ -7,6 +7,7 @@ use gimbal_testkit::openstack::{Options, Reply, Steer};
 use gimbal_tests::{INGRESSES, ROUTERS, SECRETS, WayBack, ingress_path, metric};
 use serde_json::{Value, json};
 
+use super::ingress_again::a_route_comes_after_a_failure_without_an_edit;
 use super::rebuilt::many_routes_at_once;
 use super::{WRITER, expect_no_change, kill_controller, kill_writer, steer};
 
@@ -31,6 +32,7 @@ async fn requests_are_led_by_host_and_path() {
     steps![
         an_ingress_that_comes_before_its_service(&stage, &router),
         a_service_that_comes_before_its_ingresses(&stage, &router),
+        a_route_comes_after_a_failure_without_an_edit(&stage, &router),
         hosts_and_paths_have_their_order(&stage, &router),
         what_is_wrong_is_told_and_the_rest_is_served(&stage, &router),
         a_certificate_is_served_renewed_and_removed(&stage, &router),
@@ -355,7 +357,7 @@ pub(super) async fn make(stage: &WayBack, name: &str, rules: &Value) {
     stage.make_ingress(name, rules).await.unwrap();
 }
 
-async fn remove(stage: &WayBack, name: &str) {
+pub(super) async fn remove(stage: &WayBack, name: &str) {
     stage.cluster.admin().delete(&format!("{INGRESSES}/{name}")).await.unwrap();
     until_gone(stage, name).await;
 }
@@ -391,7 +393,7 @@ async fn has_pool(stage: &WayBack, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn policies(stage: &WayBack) -> anyhow::Result<Vec<Value>> {
+pub(super) async fn policies(stage: &WayBack) -> anyhow::Result<Vec<Value>> {
     let list = stage.cloud.octavia().get("/l7policies").await?;
     Ok(list["l7policies"].as_array().cloned().unwrap_or_default())
 }

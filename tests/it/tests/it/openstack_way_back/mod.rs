@@ -8,11 +8,13 @@ use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::{Service, Steer, Steered};
 use gimbal_tests::WayBack;
 
+mod annotations;
 mod bad_input;
 mod conformance;
 mod edits;
 mod groups;
 mod ingress;
+mod ingress_again;
 mod ingress_by_hand;
 mod ingress_kills;
 mod kills;

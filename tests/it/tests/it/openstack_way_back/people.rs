@@ -16,7 +16,7 @@ async fn made(stage: &WayBack, name: &str) -> Value {
     stage.until_resource(name, "is whole", is_whole).await.unwrap()
 }
 
-fn is_whole(object: &Value) -> bool {
+pub(super) fn is_whole(object: &Value) -> bool {
     let mut all = object["status"]["conditions"].as_array().into_iter().flatten();
     object["metadata"]["deletionTimestamp"].is_null()
         && object["status"]["members"].as_array().is_some_and(|members| members.len() == 1)

@@ -2,6 +2,7 @@
 
 use gimbal_kuryr_model::{DesiredLoadBalancer, LoadBalancerReport};
 use gimbal_testkit::openstack::Service;
+use gimbal_tests::expect_metric;
 use serde_json::json;
 
 use super::controller::{Controller, from_outside, wanted, with};
@@ -57,6 +58,20 @@ impl<'a> Two<'a> {
         self.stage.expect_members(&id, ports, members).await;
         self.controller.remove("waits", &self.waits).await;
     }
+}
+
+/// What is left of it is a metric, under Kuryr's name. It is read when the writer starts, and now and then.
+pub async fn what_is_left(stage: &mut Stage) {
+    limit(stage, Service::Octavia, "load_balancer", 7).await;
+    let controller = stage.controller(PROD1);
+    controller.want("one", wanted(&owner(7), 1, &stage.subnet, &[80], &["10.0.0.1"]));
+    controller.expect_ready("one", 1).await;
+    stage.stop_writer().await;
+    stage.start_writer().await;
+    let labels = r#"cluster="prod1",resource="loadbalancers""#;
+    expect_metric(stage.writer().admin_port, "kuryr_quota_free_count", labels, 6.0).await.unwrap();
+    controller.remove("one", &owner(7)).await;
+    limit(stage, Service::Octavia, "load_balancer", -1).await;
 }
 
 /// A port more has no room; the members of the one that is there follow.

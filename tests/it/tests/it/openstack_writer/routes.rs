@@ -1,4 +1,4 @@
-//! What a router is made of, on the real services: lost answers, what people do by hand, and a quota.
+//! What a router is made of, on the real services: lost answers, two writers, and a quota.
 
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ const TAKING: [Kind; 4] = [
     (Service::Octavia, "DELETE", "/listeners/[^/]+$"),
     (Service::Barbican, "DELETE", "/secrets/[^/]+$"),
 ];
+/// All of them.
+pub const KINDS: [&[Kind]; 3] = [&MAKING, &CHANGING, &TAKING];
 
 /// A router that is wanted by an owner in a generation: these routes over HTTP, and with certificates over HTTPS, too.
 pub fn routed(
@@ -160,7 +162,7 @@ pub async fn expect_shape(stage: &Stage, expected: &[String]) {
     wait.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.writer().process.log_tail()));
 }
 
-async fn expect_rest(stage: &Stage) {
+pub async fn expect_rest(stage: &Stage) {
     let marks = stage.marks();
     stage.expect_looks(2).await;
     assert_eq!(stage.changes_since(marks), Vec::<String>::new(), "nothing is left to do");
@@ -203,76 +205,6 @@ pub async fn lost_answers(stage: &Stage) {
     controller.remove(ROUTER, &owner).await;
     expect_lost(stage, lost).await;
     assert!(stage.balancers("").await.is_empty());
-}
-
-/// What was changed, what is missing and what was added is as before, and what is to be kept stays.
-pub async fn what_people_do_by_hand(stage: &Stage) {
-    let (controller, owner) = (stage.controller(PROD1), owner(2));
-    let certificate = issued(stage, &controller, "a.test", 3);
-    let routes = [
-        ("a.test", "/x", "one"),
-        ("a.test", "", "two"),
-        ("b.test", "", "one"),
-        ("c.test", "/x", "three"),
-        ("d.test", "/y", "three"),
-        ("e.test", "", "two"),
-    ];
-    controller.want(ROUTER, routed(stage, (&owner, 1), &routes, &[("a", certificate.hash)]));
-    controller.expect_ready(ROUTER, 1).await;
-    let before = shape(stage).await;
-    assert_eq!(before.len(), 2 * routes.len(), "{before:#?}");
-    // Without a stream nothing is repaired, so that people can do everything before the writer looks.
-    controller.silence();
-    controller.expect_open(false).await;
-    let cloud = &stage.cloud;
-    let listeners = stage.rows("listeners", "").await;
-    let listener = |port: u64| listeners.iter().find(|one| one["protocol_port"] == port).unwrap();
-    let id = |row: &Value| row["id"].as_str().unwrap().to_owned();
-    let http = listener(80);
-    let mut policies = stage.rows("l7policies", &format!("listener_id={}", id(http))).await;
-    policies.sort_by_key(|one| one["position"].as_u64());
-    let policy = |at: usize| format!("/l7policies/{}", id(&policies[at]));
-    cloud.delete(&policy(0)).await.unwrap();
-    let elsewhere = json!({"redirect_pool_id": policies[2]["redirect_pool_id"], "name": "theirs"});
-    cloud.update(&policy(1), &elsewhere).await.unwrap();
-    cloud.update(&policy(2), &json!({"admin_state_up": false})).await.unwrap();
-    let rules = stage.rows(&format!("l7policies/{}/rules", id(&policies[3])), "").await;
-    let rule = rules.iter().find(|rule| rule["type"] == "HOST_NAME").unwrap();
-    cloud.update(&format!("{}/rules/{}", policy(3), id(rule)), &json!({"value": "theirs.test"})).await.unwrap();
-    let rules = stage.rows(&format!("l7policies/{}/rules", id(&policies[4])), "").await;
-    let rule = rules.iter().find(|rule| rule["type"] != "HOST_NAME").unwrap();
-    cloud.delete(&format!("{}/rules/{}", policy(4), id(rule))).await.unwrap();
-    cloud.update(&policy(5), &json!({"position": 1})).await.unwrap();
-    for (name, tags) in [("added", json!([])), ("kept", json!(["gimbal:keep"]))] {
-        let body = json!({"listener_id": id(http), "name": name, "action": "REJECT", "position": 1, "tags": tags});
-        let made = cloud.create("/l7policies", &body).await.unwrap();
-        let rule = json!({"type": "PATH", "compare_type": "EQUAL_TO", "value": format!("/{name}")});
-        cloud.create(&format!("/l7policies/{}/rules", id(&made)), &rule).await.unwrap();
-    }
-    // All of HTTPS.
-    cloud.delete(&format!("/listeners/{}", id(listener(443)))).await.unwrap();
-    controller.speak();
-    let wait = eventually("everything is set back", MADE, async || {
-        let found = shape(stage).await;
-        let ours = |line: &&String| !line.contains("\"kept\"");
-        // The one that stays has a position, too.
-        let without_position = |line: &String| {
-            let mut words: Vec<&str> = line.split(' ').collect();
-            words.remove(1);
-            words.join(" ")
-        };
-        let (found_ours, wanted): (Vec<_>, Vec<_>) =
-            (found.iter().filter(ours).map(without_position).collect(), before.iter().map(without_position).collect());
-        let is_kept = found.len() == found_ours.len() + 1;
-        if is_kept && found_ours == wanted { Ok(()) } else { Err(format!("{found:#?} and not {before:#?}")) }
-    });
-    wait.await.unwrap_or_else(|error| panic!("{error:#}\n{}", stage.writer().process.log_tail()));
-    expect_answers(stage, &controller, &routes).await;
-    expect_answers(stage, &controller, &[("e.test", "/kept", "403")]).await;
-    stage.expect_looks(1).await;
-    expect_rest(stage).await;
-    controller.remove(ROUTER, &owner).await;
-    assert_eq!((stage.balancers("").await.len(), stage.secrets().await), (0, Vec::new()));
 }
 
 /// Two writers are asked for one router at once, as for a moment when its controller moves: there is one in the end, with each route and

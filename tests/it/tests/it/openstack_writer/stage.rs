@@ -23,6 +23,8 @@ pub struct Stage {
     pub writer: Option<Writer>,
     /// Security groups that VIPs may have.
     groups: Vec<String>,
+    /// Tags that everything carries besides the mark, as they are written in YAML.
+    tags: Vec<String>,
     port: u16,
     args: Vec<String>,
     /// Variables of the writer's environment.
@@ -54,7 +56,13 @@ impl Stage {
 
     /// Starts a writer that may use everything that there is around the subnet of VIPs.
     pub async fn wide(args: &[&str]) -> (Self, Surroundings) {
+        Self::wide_with_tags(args, &[]).await
+    }
+
+    /// As [`Stage::wide`], where everything carries these tags besides the mark.
+    pub async fn wide_with_tags(args: &[&str], tags: &[&str]) -> (Self, Surroundings) {
         let mut stage = Self::without_writer(Options::with_checked_tokens(), args).await;
+        stage.tags = tags.iter().map(|tag| format!("'{tag}'")).collect();
         let outside = stage.cloud.create_external_network("203.0.113.0/24").await.unwrap();
         stage.cloud.create_router("alpha", &outside, &stage.subnet).await.unwrap();
         let neutron = stage.cloud.neutron(Service::Neutron).unwrap();
@@ -101,18 +109,20 @@ impl Stage {
         cloud.credentials(User::Discoverer).write_secret(&programs.path("credentials")).unwrap();
         let config = programs.path("clusters.yaml");
         let args = args.iter().map(ToString::to_string).collect();
-        let (groups, port, env) = (Vec::new(), free_port().unwrap(), Vec::new());
-        Self { programs, cloud, project, subnet, config, writer: None, groups, port, args, env }
+        let (groups, tags, port, env) = (Vec::new(), Vec::new(), free_port().unwrap(), Vec::new());
+        Self { programs, cloud, project, subnet, config, writer: None, groups, tags, port, args, env }
     }
 
     /// Writes the configuration, with more keys for each cluster.
     pub fn configure(&self, more: &str) {
         let mut text = "admins: ['spiffe://gimbal.example/admin']\nclusters:\n".to_owned();
         for (name, _) in [PROD1, PROD2] {
-            let (project, subnet, groups) = (&self.project, &self.subnet, self.groups.join(", "));
+            let (project, subnet) = (&self.project, &self.subnet);
+            let (groups, tags) = (self.groups.join(", "), self.tags.join(", "));
             text.push_str(&format!(
                 "- name: {name}\n  identity: spiffe://gimbal.example/cluster/{name}\n  \
-                 neutron_defaults: {{project: {project}, service_subnet: {subnet}, pod_security_groups: [{groups}]}}\n  \
+                 neutron_defaults: {{project: {project}, service_subnet: {subnet}, pod_security_groups: [{groups}], \
+                 resource_tags: [{tags}]}}\n  \
                  members: {{allow: [10.0.0.0/8]}}\n"
             ));
             for line in more.lines() {

@@ -58,7 +58,7 @@ async fn ready(controller: &Controller, generation: i64) -> String {
 }
 
 /// Waits until a host is served with a certificate.
-async fn expect_certificate(stage: &Stage, address: &str, host: &str, member: &str, fingerprint: &str) {
+pub async fn expect_certificate(stage: &Stage, address: &str, host: &str, member: &str, fingerprint: &str) {
     let plane = stage.cloud.data_plane().unwrap();
     let what = format!("{host} is served by {member}");
     let wait = eventually(&what, MADE, async || {

@@ -22,10 +22,12 @@ fn owner(number: u32) -> String {
 pub type Kind = (Service, &'static str, &'static str);
 
 /// The calls by which a load balancer is made.
-const MAKING: [Kind; 3] = [
+const MAKING: [Kind; 5] = [
     (Service::Octavia, "POST", "/loadbalancers$"),
     (Service::Neutron, "POST", "/ports$"),
+    (Service::Neutron, "PUT", "/ports/[^/]+/tags$"),
     (Service::Neutron, "POST", "/floatingips$"),
+    (Service::Neutron, "PUT", "/floatingips/[^/]+/tags$"),
 ];
 /// Those by which it is changed, and gets another port.
 const CHANGING: [Kind; 10] = [
@@ -54,6 +56,8 @@ const TAKING: [Kind; 8] = [
 /// Those by which it goes.
 const REMOVING: [Kind; 2] =
     [(Service::Octavia, "DELETE", "/loadbalancers/[^/]+$"), (Service::Neutron, "DELETE", "/ports/[^/]+$")];
+/// All of them.
+pub const KINDS: [&[Kind]; 4] = [&MAKING, &CHANGING, &TAKING, &REMOVING];
 
 /// The answer to the first call of each of these kinds will be lost.
 pub async fn lose(stage: &Stage, kinds: &[Kind]) -> Vec<(Steered, Kind)> {
