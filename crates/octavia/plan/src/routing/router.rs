@@ -208,6 +208,7 @@ impl Actor {
                 PolicyGoes::Now => redirects.policy_goes(seen),
                 goes => goes,
             },
+            names: &|seen| self.names_of(seen),
             may_be_taken: &|seen| ours(seen) || !kept(seen),
         })
     }
