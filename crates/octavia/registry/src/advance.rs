@@ -146,6 +146,9 @@ impl ManagedCluster {
         }
         cell.journal.change(shared.at(now), Deed::Sent, &change);
         cell.places.asks_for(&change);
+        if matches!(change, CloudChange::CreateBalancer { .. }) {
+            cell.asks_for_balancer();
+        }
         cell.changing_since.get_or_insert(now);
         if change.request().service == ApiService::Octavia {
             // The time is that of one change.
