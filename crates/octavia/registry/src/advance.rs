@@ -146,6 +146,9 @@ impl ManagedCluster {
         }
         cell.journal.change(shared.at(now), Deed::Sent, &change);
         cell.places.asks_for(&change);
+        if matches!(change, CloudChange::CreateBalancer { .. }) {
+            cell.asks_for_balancer();
+        }
         cell.changing_since.get_or_insert(now);
         if change.request().service == ApiService::Octavia {
             // The time is that of one change.
@@ -458,8 +461,11 @@ impl ManagedCluster {
             shared.events.push(RegistryEvent::SecretsLeft { cluster, owner: owner.clone(), words: words.into() });
         }
         let changing = cell.changing_since.take().map(|since| now.saturating_duration_since(since));
-        let (cluster, key) = (self.settings.name.clone(), cell.key.clone());
-        shared.events.push(RegistryEvent::Removed { cluster, key, changing });
+        // Of a key that has another owner by now, that one's end is what counts.
+        if self.keys.get(&cell.key).is_none_or(|holder| holder == owner) {
+            let (cluster, key) = (self.settings.name.clone(), cell.key.clone());
+            shared.events.push(RegistryEvent::Removed { cluster, key, changing });
+        }
         cell.state = CellState::Gone;
         cell.places = Places::default();
         self.left_behind.nothing_left(owner);

@@ -18,6 +18,8 @@ pub(crate) enum BalancerHealth {
     /// Nothing is known of it yet.
     #[default]
     Unseen,
+    /// This process has asked for it: that it is OFFLINE at first says nothing.
+    New,
     /// Nothing speaks against it.
     Serves,
     /// It was OFFLINE when this process saw it first, then: it may have been so for long, or may be new.
@@ -50,7 +52,7 @@ impl BalancerHealth {
             }
             "OFFLINE" if is_in_use(row, rows) => match self {
                 Self::Unseen => Self::Found(now),
-                Self::Serves | Self::Broken => Self::Unheard(now),
+                Self::New | Self::Serves | Self::Broken => Self::Unheard(now),
                 Self::Found(since) | Self::Unheard(since) if since + UNHEARD <= now => Self::Down("OFFLINE"),
                 Self::Found(_) | Self::Unheard(_) => self,
                 Self::Down(_) => Self::Down("OFFLINE"),
@@ -62,7 +64,7 @@ impl BalancerHealth {
     /// Returns why it does not serve, if that is certain.
     fn fault(self) -> Option<&'static str> {
         match self {
-            Self::Unseen | Self::Serves | Self::Found(_) | Self::Unheard(_) => None,
+            Self::Unseen | Self::New | Self::Serves | Self::Found(_) | Self::Unheard(_) => None,
             Self::Broken => Some("the load balancer is in ERROR; it is repaired as often as the budget allows"),
             Self::Down("OFFLINE") => Some("the load balancer has the operating status OFFLINE"),
             Self::Down(_) => Some("the load balancer has the operating status ERROR"),
@@ -98,6 +100,13 @@ impl Cell {
         matches!(self.health, BalancerHealth::Found(_))
     }
 
+    /// Takes note that a load balancer is asked for. Where another one serves until then, its health is that of the owner.
+    pub(crate) fn asks_for_balancer(&mut self) {
+        if !self.actor.has_balancer() {
+            self.health = BalancerHealth::New;
+        }
+    }
+
     /// Takes in what rows show that were read from `now` on. Returns whether that is something else than before.
     pub(crate) fn see_health(&mut self, rows: &OwnerRows, now: Instant) -> bool {
         if self.is_deleting() {
@@ -126,8 +135,8 @@ impl Cell {
             (Provisioning::Error, _) => BalancerHealth::Broken,
             // Its operating status is the old one until a heartbeat comes, and lists show that.
             (Provisioning::Active, BalancerHealth::Broken) => BalancerHealth::Unheard(now),
-            // It is new: what was there before was seen in rows first.
-            (Provisioning::Active, BalancerHealth::Unseen) => BalancerHealth::Serves,
+            // What was there before was seen in rows first.
+            (Provisioning::Active, BalancerHealth::Unseen | BalancerHealth::New) => BalancerHealth::Serves,
             (_, before) => before,
         };
         std::mem::replace(&mut self.health, noted) != noted
@@ -156,6 +165,8 @@ mod tests {
         let (serves, broken) = (BalancerHealth::Serves, BalancerHealth::Broken);
         for (before, row, expected) in [
             (BalancerHealth::Unseen, &offline, BalancerHealth::Found(now + UNHEARD)),
+            (BalancerHealth::New, &offline, BalancerHealth::Unheard(now + UNHEARD)),
+            (BalancerHealth::New, &with("provisioning_status", json!("PENDING_CREATE")), BalancerHealth::New),
             (BalancerHealth::Found(now + UNHEARD / 2), &offline, BalancerHealth::Found(now + UNHEARD / 2)),
             (BalancerHealth::Found(now), &offline, BalancerHealth::Down("OFFLINE")),
             (BalancerHealth::Found(now), &with("operating_status", json!("ONLINE")), serves),

@@ -113,19 +113,28 @@ impl Actor {
 
     /// Returns when a redirect goes for these policies: it may be refused, and serves until those of its host can be made.
     fn redirect_goes(&self, seen: &SeenPolicy, policies: &[WantedPolicy], now: Duration) -> RedirectGoes {
-        let way = |one: &WantedPolicy| {
-            let part = PlanPart::Policy(one.identity());
-            match &one.to {
-                RouteTarget::Pool(id) => Some(self.way_of_missing(&part, id, now)),
-                RouteTarget::Redirect(_) => self.unless_part_blocked(&part, now),
-            }
-        };
         let of_host = policies.iter().filter(|one| one.host() == host_of(seen));
-        let ways: Vec<PolicyWay> = of_host.filter_map(way).collect();
-        match ways {
-            ways if ways.contains(&PolicyWay::NoRoom) => RedirectGoes::WithRoom,
-            ways if ways.contains(&PolicyWay::Later) => RedirectGoes::Later,
+        let goes: Vec<RedirectGoes> = of_host.map(|one| self.makes_way(one, now)).collect();
+        match goes {
+            goes if goes.contains(&RedirectGoes::Later) => RedirectGoes::Later,
             _ if self.policy_goes(seen, now) == PolicyGoes::NotYet => RedirectGoes::Later,
+            goes if goes.contains(&RedirectGoes::WithRoom) => RedirectGoes::WithRoom,
+            _ => RedirectGoes::Soon,
+        }
+    }
+
+    /// Returns when a redirect goes for one policy. What goes over HTTPS makes room for a policy, and for no pool and no member: while
+    /// these are what is lacking, clients would be sent to where nothing answers.
+    fn makes_way(&self, policy: &WantedPolicy, now: Duration) -> RedirectGoes {
+        let of_policy = self.unless_part_blocked(&PlanPart::Policy(policy.identity()), now);
+        let of_pool = match &policy.to {
+            RouteTarget::Pool(id) => self.way_of_pool(id, now),
+            RouteTarget::Redirect(_) => PolicyWay::Soon,
+        };
+        match (of_policy, of_pool) {
+            (Some(PolicyWay::Shut), _) | (_, PolicyWay::Shut) => RedirectGoes::Soon,
+            (Some(PolicyWay::Later), _) | (_, PolicyWay::Later | PolicyWay::NoRoom) => RedirectGoes::Later,
+            (Some(PolicyWay::NoRoom), _) => RedirectGoes::WithRoom,
             _ => RedirectGoes::Soon,
         }
     }

@@ -72,6 +72,8 @@ pub(crate) struct PolicyPlan<'a> {
     pub(crate) default: Option<DefaultPool<'a>>,
     /// When something goes that is not wanted.
     pub(crate) goes: &'a dyn Fn(&SeenPolicy) -> PolicyGoes,
+    /// Whose routes a policy has or had.
+    pub(crate) names: &'a dyn Fn(&SeenPolicy) -> BTreeSet<Text>,
     /// Whether a policy may be taken for a wanted one.
     pub(crate) may_be_taken: &'a dyn Fn(&SeenPolicy) -> bool,
 }
@@ -346,11 +348,11 @@ impl PolicyPlan<'_> {
         })
     }
 
-    /// Whether a policy has routes of owners that are still there, as far as its name tells. What is only of others goes, for they
+    /// Whether a policy has routes of owners that are still there, as far as that is known. What is only of others goes, for they
     /// wait for that, whatever these lack.
     fn is_of_wanted_owners(&self, seen: &SeenPolicy) -> bool {
         let is_wanted = |name: &Text| self.wishes.iter().any(|wish| wish.policy.names.contains(name));
-        WantedPolicy::names_in(&seen.name).iter().any(|name| name.is_empty() || is_wanted(name))
+        (self.names)(seen).iter().any(|name| name.is_empty() || is_wanted(name))
     }
 
     /// Returns the change of what a policy is called and of its tags.

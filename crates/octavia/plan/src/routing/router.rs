@@ -208,6 +208,7 @@ impl Actor {
                 PolicyGoes::Now => redirects.policy_goes(seen),
                 goes => goes,
             },
+            names: &|seen| self.names_of(seen),
             may_be_taken: &|seen| ours(seen) || !kept(seen),
         })
     }
@@ -235,10 +236,21 @@ impl Actor {
 
     /// Returns when a policy comes whose pool cannot be led to yet.
     pub(crate) fn way_of_missing(&self, part: &PlanPart, pool: &Text, now: Duration) -> PolicyWay {
+        match (self.unless_part_blocked(part, now), self.way_of_pool(pool, now)) {
+            (Some(PolicyWay::Shut), _) | (_, PolicyWay::Shut) => PolicyWay::Shut,
+            (Some(PolicyWay::NoRoom), _) | (_, PolicyWay::NoRoom) => PolicyWay::NoRoom,
+            (Some(PolicyWay::Later), _) | (_, PolicyWay::Later) => PolicyWay::Later,
+            _ => PolicyWay::Soon,
+        }
+    }
+
+    /// Returns when a pool can be led to that cannot yet.
+    pub(crate) fn way_of_pool(&self, pool: &Text, now: Duration) -> PolicyWay {
         let pool = PoolId::Service(pool.clone());
-        let parts = [part.clone(), PlanPart::of_pool(&pool), PlanPart::NewMembers(pool.clone())];
-        let ways: Vec<PolicyWay> = parts.iter().filter_map(|part| self.unless_part_blocked(part, now)).collect();
-        let repair = self.memory.next_repair(&parts[1], self.budget, now);
+        let (part, members) = (PlanPart::of_pool(&pool), PlanPart::NewMembers(pool.clone()));
+        let ways: Vec<PolicyWay> =
+            [&part, &members].into_iter().filter_map(|part| self.unless_part_blocked(part, now)).collect();
+        let repair = self.memory.next_repair(&part, self.budget, now);
         // What is in ERROR until it may be made again has that in common with what goes on failing.
         let waits = matches!(repair, RepairTime::At(_)) && self.has_only_broken(&pool);
         match ways {

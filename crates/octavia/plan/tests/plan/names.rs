@@ -1,7 +1,9 @@
 //! Policies that another Ingress takes over, and are to go before they have its name.
 
+use std::time::Duration;
+
 use gimbal_kuryr_model::RouteState;
-use gimbal_octavia_plan::{BalancerStep, CloudChange};
+use gimbal_octavia_plan::{BalancerStep, ChangeOutcome, CloudChange, ServiceRefusal};
 
 use crate::executor::{Way, World};
 use crate::router_wish::{RouterWish, WantedRoute, answered, answered_at, router};
@@ -80,4 +82,31 @@ fn a_redirect_leads_to_what_has_another_name_already() {
         }
     }
     assert_eq!(answered(&mut world), wish.answers());
+}
+
+/// What takes its place has another path as well, and cannot be made for long.
+#[test]
+fn a_policy_under_the_name_of_the_one_before_serves_until_its_successor_does() {
+    for refusal in [ServiceRefusal::ProviderFailed, ServiceRefusal::Quota("L7Policy".to_owned())] {
+        let (mut wish, mut world) = router(&[("a.test", "/a", "one")], |wish| wish.owner = Some("team/a"));
+        assert_eq!(world.run(), BalancerStep::Done);
+        let before = answered(&mut world);
+        wants(&mut world, &mut wish, |wish| wish.owner = Some("team/b"));
+        wants(&mut world, &mut wish, |wish| wish.routes.push(("a.test", "/c", "one")));
+        world.refuses = Some(match refusal {
+            ServiceRefusal::Quota(_) => |change| refused(change, ServiceRefusal::Quota("L7Policy".to_owned())),
+            _ => |change| refused(change, ServiceRefusal::ProviderFailed),
+        });
+        world.run_for(Duration::from_secs(300));
+        let request = ("a.test", "/a");
+        assert_eq!(answered(&mut world)[&request], before[&request], "{refusal:?}");
+        world.refuses = None;
+        world.run_for(Duration::from_secs(1200));
+        assert_eq!((world.step(), answered(&mut world)), (BalancerStep::Done, wish.answers()), "{refusal:?}");
+        assert_eq!(left(&world), [""; 0]);
+    }
+}
+
+fn refused(change: &CloudChange, refusal: ServiceRefusal) -> Option<ChangeOutcome> {
+    matches!(change, CloudChange::CreatePolicy { .. }).then_some(ChangeOutcome::Refused(refusal))
 }

@@ -116,6 +116,20 @@ fn lacks_room(change: &CloudChange) -> Option<ChangeOutcome> {
     is_it.then(|| ChangeOutcome::Refused(ServiceRefusal::Quota("it is used up".to_owned())))
 }
 
+/// Takes every step that can be taken. Before each next one, whoever is sent to HTTPS is answered there as before.
+fn follow(world: &mut World, before: &Answers, what: &str) {
+    while !matches!(world.step(), BalancerStep::Done | BalancerStep::Blocked(_)) {
+        let step = world.step();
+        world.take(&step, Way::Arrives);
+        for host in ["a.test", "b.test:8080", "c.other"] {
+            if are_sent(&of_host(answered(world), host)) {
+                let now = of_host(answered_at(world, 443), host);
+                assert_eq!(now, of_host(before.clone(), host), "{what}: after {step:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn each_host_is_answered_over_https_as_long_as_clients_are_sent_there() {
     for no_room in [NoRoomFor::Nothing, NoRoomFor::FloatingIp, NoRoomFor::Route] {
@@ -130,16 +144,7 @@ fn each_host_is_answered_over_https_as_long_as_clients_are_sent_there() {
             }
             world.refuses = Some(lacks_room);
             world.actor.want(wish.entry());
-            while !matches!(world.step(), BalancerStep::Done | BalancerStep::Blocked(_)) {
-                let step = world.step();
-                world.take(&step, Way::Arrives);
-                for host in ["a.test", "b.test:8080", "c.other"] {
-                    if are_sent(&of_host(answered(&mut world), host)) {
-                        let now = of_host(answered_at(&mut world, 443), host);
-                        assert_eq!(now, of_host(before.clone(), host), "{what}: after {step:?}");
-                    }
-                }
-            }
+            follow(&mut world, &before, &what);
             for host in ["a.test", "b.test:8080", "c.other"] {
                 assert_eq!(of_host(answered(&mut world), host), of_host(wish.answers(), host), "{what}");
             }
@@ -148,6 +153,39 @@ fn each_host_is_answered_over_https_as_long_as_clients_are_sent_there() {
             let is_one = |change: &&CloudChange| matches!(change, CloudChange::DeletePolicy { .. });
             let of_policies = world.sent.iter().filter(is_one).count();
             assert_eq!(of_policies, if is_https_wanted { 4 } else { 3 }, "{what}: {:#?}", world.sent);
+        }
+    }
+}
+
+fn lacks_room_behind(change: &CloudChange) -> Option<ChangeOutcome> {
+    let is_it = match change {
+        CloudChange::CreatePool { body } => body["name"] == "shop_four",
+        CloudChange::CreateMember { body, .. } => body["address"] == "10.1.0.3",
+        CloudChange::SetMembers { members, .. } => members.iter().any(|one| one["address"] == "10.1.0.3"),
+        _ => false,
+    };
+    is_it.then(|| ChangeOutcome::Refused(ServiceRefusal::Quota("it is used up".to_owned())))
+}
+
+/// A policy over HTTPS has the room of no pool and of no member.
+#[test]
+fn a_redirect_whose_host_lacks_room_for_pools_or_members_keeps_what_it_leads_to() {
+    let pool: fn(&mut RouterWish) = |wish| wish.routes.push(("a.test", "/new", "four"));
+    let members: fn(&mut RouterWish) = |wish| drop(wish.members.insert("one", vec![1, 2, 3]));
+    for (lacking, wants_more) in [("a pool", pool), ("members", members)] {
+        for is_https_wanted in [true, false] {
+            let what = format!("{lacking}, {is_https_wanted}");
+            let (mut wish, mut world) = without_redirects(is_https_wanted);
+            let before = answered_at(&mut world, 443);
+            wish.without_https = Some("a.test");
+            wants_more(&mut wish);
+            world.refuses = Some(lacks_room_behind);
+            world.actor.want(wish.entry());
+            follow(&mut world, &before, &what);
+            assert_ne!(world.step(), BalancerStep::Done, "{what}");
+            world.refuses = None;
+            world.run_for(Duration::from_secs(1200));
+            assert_eq!((world.step(), answered(&mut world)), (BalancerStep::Done, wish.answers()), "{what}");
         }
     }
 }

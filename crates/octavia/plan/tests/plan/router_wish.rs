@@ -41,6 +41,8 @@ pub struct RouterWish {
     pub suffix: &'static str,
     /// Secrets of the cluster, and numbers that stand for what is in them. With any, port 443 has the same routes.
     pub certificates: Vec<(&'static str, u8)>,
+    /// A host that has routes at port 80 alone, whatever certificates there are.
+    pub without_https: Option<&'static str>,
     /// Whether clients that come over HTTP are sent to HTTPS.
     pub redirects: bool,
     /// Whose all routes are; unset: each is of an owner of its own.
@@ -65,6 +67,7 @@ impl RouterWish {
             members: BTreeMap::new(),
             suffix: "",
             certificates: Vec::new(),
+            without_https: None,
             redirects: false,
             owner: None,
             by_host: false,
@@ -96,6 +99,7 @@ impl RouterWish {
         let listeners = [80, 443].into_iter().filter(|port| *port == 80 || !self.certificates.is_empty());
         let listeners = listeners.map(|port| ListenerId::new(Protocol::Tcp, port));
         let routes = listeners.flat_map(|listener| self.routes.iter().map(move |route| (listener, route)));
+        let routes = routes.filter(|(listener, (host, ..))| listener.port == 80 || self.without_https != Some(*host));
         let routes = routes.map(|(listener, (host, path, to))| Route {
             listener,
             host: match host.strip_prefix("*.") {

@@ -150,3 +150,18 @@ fn what_is_served_or_gone_says_since_when_it_was_being_changed() {
     assert_eq!(world.events.iter().filter_map(removed).collect::<Vec<_>>(), [(new.clone(), true)]);
     assert!(!world.writers[0].registry.awaits("prod1", &new));
 }
+
+/// The key has another owner by then, which is not removed.
+#[test]
+fn a_former_owner_that_is_gone_says_nothing_of_its_key() {
+    let mut world = made();
+    world.events.clear();
+    let web = key("shop", "web");
+    let wish = Wish { owner: "u3".to_owned(), ..world.wishes[&("prod1".to_owned(), web.clone())].clone() };
+    let former = world.wishes[&("prod1".to_owned(), web.clone())].owner.clone();
+    world.want("prod1", web, Wish { known: false, ..wish });
+    world.converge(300 * SECOND);
+    assert_eq!(world.balancers_of(&former), [""; 0]);
+    let is_removed = |event: &RegistryEvent| matches!(event, RegistryEvent::Removed { .. });
+    assert!(!world.events.iter().any(is_removed), "{:?}", world.events);
+}

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::evaluate::{Request, any_routes, http, matches, requests, route, routing};
 use crate::change::CloudChange;
 use crate::mark::{KEEP, route_tag};
-use crate::routing::fold::fold;
+use crate::routing::fold::{WantedPolicy, fold};
 use crate::routing::policies::{DefaultPool, PolicyGoes, PolicyPlan, PolicyRepair, PolicyWay, PolicyWish};
 use crate::seen::{Provisioning, SeenListener};
 use crate::seen_policy::{SeenPolicy, SeenRule};
@@ -66,6 +66,7 @@ impl World {
                 Some(stuck) if stuck.id == seen.id => PolicyGoes::Soon,
                 _ => PolicyGoes::Now,
             },
+            names: &|seen| WantedPolicy::names_in(&seen.name).into_iter().collect(),
             may_be_taken: &|seen| is_ours(seen) || !is_kept(seen),
         }
         .next()
