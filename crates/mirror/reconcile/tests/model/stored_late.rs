@@ -73,7 +73,7 @@ fn store_late(world: &mut World, name: &BackendName) {
     world.silent = None;
 }
 
-/// Nobody but the next leader can compare what it was about.
+/// Only the next leader can compare what it was about.
 #[test]
 fn an_order_that_was_stored_late_is_compared_by_the_next_leader() {
     for not_ready_for in [WAIT, Duration::ZERO] {
