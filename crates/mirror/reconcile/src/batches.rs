@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use gimbal_model::TargetKey;
+use gimbal_model::{BackendName, TargetKey};
 
 /// When targets were written, within the last period. Empty while the period is zero, so that memory is bounded by the writes of one
 /// period.
@@ -13,6 +13,8 @@ pub(crate) struct Batches {
     written: HashMap<TargetKey, Instant>,
     /// Every write in the order of time, those that were forgotten or followed by another among them.
     order: VecDeque<(Instant, TargetKey)>,
+    /// Targets with a change that waits, each with the backend in whose turn it does.
+    waiting: HashMap<TargetKey, BackendName>,
 }
 
 impl Batches {
@@ -42,6 +44,21 @@ impl Batches {
         self.order.push_back((now, target.clone()));
     }
 
+    /// A change of a target waits.
+    pub(crate) fn wait(&mut self, target: &TargetKey, backend: &BackendName) {
+        self.waiting.insert(target.clone(), backend.clone());
+    }
+
+    /// A target has its turn: nothing of it waits.
+    pub(crate) fn end_wait(&mut self, target: &TargetKey) {
+        self.waiting.remove(target);
+    }
+
+    /// Returns the targets with a change that waits in the turn of a backend. They wait no longer.
+    pub(crate) fn take_waiting(&mut self, backend: &BackendName) -> Vec<TargetKey> {
+        self.waiting.extract_if(|_, of| of == backend).map(|(target, _)| target).collect()
+    }
+
     /// A write was not all of it, or failed: what is left to do for its target waits for nothing.
     pub(crate) fn forget(&mut self, target: &TargetKey) {
         self.written.remove(target);
@@ -51,6 +68,7 @@ impl Batches {
     pub(crate) fn clear(&mut self) {
         self.written.clear();
         self.order.clear();
+        self.waiting.clear();
     }
 }
 

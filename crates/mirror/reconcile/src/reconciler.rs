@@ -138,6 +138,7 @@ impl Reconciler {
             for name in self.desired.keys().cloned().collect::<Vec<_>>() {
                 self.end_order_of_before(&name);
             }
+            self.end_orders_of_other_figures();
             self.guard_is_stale = self.cluster.is_listed();
             self.reconsider_all();
         }

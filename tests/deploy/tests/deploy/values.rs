@@ -122,6 +122,8 @@ fn bad_values_are_refused() {
         ("gimbal-writer", "writeQps=-1", "/writeQps"),
         ("gimbal-writer", "writeConcurrency=0", "/writeConcurrency"),
         ("gimbal-writer", "config=null", ""),
+        // The schema of everything but the Lease comes one after it, and 10000 is the last.
+        ("gimbal-writer", "flowSchema.matchingPrecedence=10000", "/flowSchema/matchingPrecedence"),
         ("gimbal-writer", r#"service.type="ExternalName""#, "/service/type"),
         ("gimbal-writer", "networkPolicy.apiServerPorts=[]", "/networkPolicy/apiServerPorts"),
         ("gimbal-writer", "networkPolicy.apiServerPorts=[70000]", "/networkPolicy/apiServerPorts/0"),

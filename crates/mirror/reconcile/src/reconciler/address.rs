@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use gimbal_model::{AddressObject, AddressRefusal, Conditions, Family, Service};
 use gimbal_session::{Reject, RejectReason};
 
-use crate::{Explanation, Reconciler, Stage};
+use crate::{Backend, Decommission, Explanation, Reconciler, Stage};
 
 /// What is known of one address of a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,8 @@ impl Reconciler {
             published: objects.iter().map(|object| object.conditions).reduce(Conditions::better),
             refusal: backend.and_then(|backend| backend.policy().addresses.check(address).err()),
             reject: status.and_then(|status| status.reject.as_ref()),
+            removal: backend.filter(|backend| backend.is_being_decommissioned()).and_then(Backend::decommission),
+            is_gone: backend.zip(status).is_some_and(|(backend, status)| backend.is_absent(&status.claim.key)),
             stage: place.map(|(_, target)| self.view().stage_of(target)).unwrap_or_default(),
             converged: place.is_some_and(|(_, target)| target.has_converged()),
         };
@@ -62,6 +64,10 @@ struct AddressFacts<'a> {
     refusal: Option<AddressRefusal>,
     /// Why the Service is not published as the agent sent it.
     reject: Option<&'a Reject>,
+    /// The removal of its backend, once the order is stored.
+    removal: Option<Decommission>,
+    /// Whether the source has said that its Service is gone.
+    is_gone: bool,
     stage: Stage,
     /// Whether nothing is left to write.
     converged: bool,
@@ -116,12 +122,22 @@ impl AddressFacts<'_> {
         if let Some(reject) = self.reject.filter(|reject| reject.reason != RejectReason::AddressRefused) {
             return format!("its Service is rejected ({}): {}", reject.reason.as_str(), reject.message);
         }
+        match self.removal {
+            Some(Decommission::MakingNotReady { .. } | Decommission::NotReady { .. }) => {
+                return "the removal of its backend is approved: its endpoints are not ready, and are deleted later (onRemoval.notReadyFor)".into();
+            }
+            Some(Decommission::Running { .. }) => return "its backend is being removed, and this with it".into(),
+            Some(Decommission::Ordered { .. }) | None => {}
+        }
         match self.stage {
             Stage::NotReady => return "its backend is lost: its endpoints are not ready (onLoss.notReadyAfter)".into(),
             Stage::Drained => return "its backend is lost: its endpoints were removed (onLoss.drainAfter)".into(),
             Stage::Hold => {}
         }
         match (self.service, self.converged) {
+            (None, _) if self.is_gone => {
+                "the agent has said that its Service is gone: a write is waiting or under way".to_owned()
+            }
             (None, _) => "no agent has said that it is gone, so what was last known stays".to_owned(),
             (Some(_), false) => "a write is waiting or under way".to_owned(),
             (Some(_), true) => "the API server stores another form than was sent, and that is accepted".to_owned(),

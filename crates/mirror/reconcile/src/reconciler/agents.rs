@@ -137,7 +137,11 @@ impl Reconciler {
             AgentMessage::Data(data) => data.frame.age().map(|age| Journey::begin(age, data.trace, now)),
             _ => None,
         };
+        let was_scarce = backend.end().is_credit_scarce();
         let outputs = backend.end_mut().receive(message, now);
+        if !was_scarce && backend.end().is_credit_scarce() {
+            self.end_waits_of(name);
+        }
         if let Some(journey) = measured {
             self.begin_journeys(name, &outputs, journey);
         }

@@ -83,6 +83,7 @@ impl Reconciler {
         if let Some(target) = self.targets.get_mut(key) {
             target.set_preview(None);
         }
+        self.batches.end_wait(key);
         let batch_ends = self.batches.open_until(key, now);
         let decision = decide(self.view(), key, permit, batch_ends, now)?;
         self.apply(key, decision, now)
@@ -140,7 +141,15 @@ impl Reconciler {
         let backend = self.targets.get(key).and_then(|target| self.backend_of(target));
         if let Some(backend) = backend {
             self.queue.postpone(key, &backend, until);
+            self.batches.wait(key, &backend);
             self.counters.batched += 1;
+        }
+    }
+
+    /// Writes at once what waits for a backend: its agent has hardly any credit left.
+    pub(super) fn end_waits_of(&mut self, name: &BackendName) {
+        for key in self.batches.take_waiting(name) {
+            self.queue.push(&key, name, Urgency::Bulk);
         }
     }
 

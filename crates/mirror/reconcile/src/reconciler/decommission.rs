@@ -198,6 +198,48 @@ impl Reconciler {
         true
     }
 
+    /// Begins the removals whose orders were stored while what is there was not known.
+    pub(super) fn begin_stored_orders(&mut self, now: Instant) {
+        for name in self.desired.keys().cloned().collect::<Vec<_>>() {
+            self.begin_decommission(&name, now);
+        }
+    }
+
+    /// Takes the orders back that are about other Services than there are. The process that gave one may have stored it late, and not
+    /// have lived to compare it; nothing but the stored order says so to the next.
+    pub(super) fn end_orders_of_other_figures(&mut self) {
+        if !self.leadership.holds_lease() || !self.cluster.is_listed() {
+            return;
+        }
+        let begun = self.desired.values().filter(|backend| backend.is_being_decommissioned());
+        for name in begun.map(|backend| backend.name().clone()).collect::<Vec<_>>() {
+            self.end_order_of_other_figures(&name);
+        }
+    }
+
+    /// Takes the order to remove a backend back if what would go is not what was approved. Returns whether it does.
+    fn end_order_of_other_figures(&mut self, name: &BackendName) -> bool {
+        let Some(backend) = self.desired.get(name) else { return false };
+        let Some((stage, order)) = backend.decommission().zip(backend.state().decommission.as_ref()) else {
+            return false;
+        };
+        let inventory = self.inventory(name);
+        let is_approved = match stage {
+            // It was compared before that, and its agent is refused since.
+            _ if order.since.is_some() => true,
+            Decommission::Ordered { .. } => inventory.is_named_by(name, &order.id),
+            // Nothing is deleted yet, but somebody else may have deleted everything.
+            Decommission::MakingNotReady { .. } | Decommission::NotReady { .. } => {
+                inventory == Inventory::default() || inventory.is_named_by(name, &order.id)
+            }
+            Decommission::Running { .. } => inventory.may_be_left_of(name, &order.id),
+        };
+        if !is_approved {
+            self.withdraw_decommission(name, inventory.services, Withdrawal::OtherFigures);
+        }
+        !is_approved
+    }
+
     fn withdraw_decommission(&mut self, name: &BackendName, services: u64, why: Withdrawal) {
         if let Some(backend) = self.desired.get_mut(name)
             && let Some(order) = backend.withdraw_decommission(&mut self.outputs)
@@ -235,15 +277,15 @@ impl Reconciler {
 
     /// Begins a removal once its order is stored: with endpoints that are not ready, if its policy has a time for that. Its agent was
     /// heard until now, because an order that cannot be stored changes nothing.
-    pub(super) fn begin_decommission(&mut self, name: &BackendName, kept: u64, now: Instant) {
+    pub(super) fn begin_decommission(&mut self, name: &BackendName, now: Instant) {
         let Some(backend) = self.desired.get(name) else { return };
-        if !matches!(backend.decommission(), Some(Decommission::Ordered { version }) if version <= kept) {
+        let Some(Decommission::Ordered { version }) = backend.decommission() else { return };
+        if !backend.is_version_stored(version) {
             return;
         }
-        let ordered = backend.state().decommission.as_ref();
-        let inventory = self.inventory(name);
-        if self.cluster.is_listed() && !ordered.is_some_and(|order| inventory.is_named_by(name, &order.id)) {
-            return self.withdraw_decommission(name, inventory.services, Withdrawal::OtherFigures);
+        // What is there is known only then, and it begins then.
+        if !self.cluster.is_listed() || self.end_order_of_other_figures(name) {
+            return;
         }
         let goodbye = Goodbye {
             reason: GoodbyeReason::UnknownBackend,
@@ -262,10 +304,12 @@ impl Reconciler {
 
     /// Follows the time for which the endpoints of a backend are not ready before it is removed.
     pub(super) fn follow_decommission(&mut self, name: &BackendName, now: Instant) {
-        let Some(backend) = self.desired.get_mut(name) else { return };
+        // Before that, an order that another process stored is not compared with what is there.
+        let is_listed = self.cluster.is_listed();
+        let Some(backend) = self.desired.get_mut(name).filter(|_| is_listed) else { return };
         backend.follow_decommission(now, self.wall, &mut self.outputs);
         let Some(Decommission::MakingNotReady { look }) = backend.decommission() else { return };
-        if now < look || !self.cluster.is_listed() {
+        if now < look {
             return;
         }
         let is_empty = self.inventory(name) == Inventory::default();

@@ -161,7 +161,7 @@ impl Reconciler {
         if withheld {
             self.enqueue_backend(name);
         }
-        self.begin_decommission(name, version, now);
+        self.begin_decommission(name, now);
     }
 
     /// Requests a missing namespace, if the backend's policy allows that and it was not requested recently. Like any

@@ -38,6 +38,8 @@ impl Reconciler {
         }
         if self.cluster.is_listed() {
             self.find_unlisted(now);
+            self.end_orders_of_other_figures();
+            self.begin_stored_orders(now);
             self.reconsider_all();
             self.update_guard_for_all(now);
         }

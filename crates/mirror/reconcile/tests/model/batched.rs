@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gimbal_guard::GuardConfig;
+use gimbal_model::SourceKey;
 use gimbal_plan::EndpointsApi;
 use gimbal_simulation::server::Luck;
 use proptest::prelude::*;
@@ -130,6 +131,26 @@ fn each_service_has_its_own_period() {
     run(&mut world);
     assert_eq!(published(&world), 5);
     assert_eq!(offer(&mut world, &[100, 1, 2]), 0);
+}
+
+/// The frames of other Services that come after it are not acknowledged while a change waits. So it waits no longer when they would
+/// use up the credit of its agent.
+#[test]
+fn what_waits_keeps_no_other_service_from_being_sent() {
+    let mut world = just_written(OPEN, &[1, 2, 3]);
+    assert_eq!(offer(&mut world, &[100, 1, 2]), 0);
+    let writes = world.server.writes;
+    run(&mut world);
+    assert_eq!(world.server.writes, writes, "there is credit left");
+    for n in 0..6 {
+        world.set(0, &SourceKey::new("one", format!("s{n}")), Some(service(0, 0, &[n])));
+        run(&mut world);
+    }
+    assert_eq!((world.services().count(), published(&world)), (7, 9), "without any time passing");
+    world.pass(PERIOD);
+    run(&mut world);
+    assert_eq!(world.unacknowledged(0), 0);
+    check(&world);
 }
 
 /// A write that fails is tried again as without a period, and so is what the answer leaves to do.

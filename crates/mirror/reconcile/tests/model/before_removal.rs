@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use gimbal_kubernetes_objects::Endpoints;
 use gimbal_model::{BackendName, SourceKey};
 use gimbal_plan::{Body, EndpointsApi};
-use gimbal_reconcile::{Mode, Policy, Quota, RemovalPolicy, RemovalState, Withdrawal, Written};
+use gimbal_reconcile::{Mode, Policy, Quota, RemovalPolicy, RemovalState, Written};
 
 use super::OPEN;
 use super::check::check;
@@ -204,7 +204,7 @@ fn sleep(world: &mut World, time: Duration) {
     world.wall += time;
 }
 
-const LATE: Duration = Duration::from_secs(61);
+pub(super) const LATE: Duration = Duration::from_secs(61);
 
 /// The writer ends before it wrote anything of that, and the next one leads only much later.
 #[test]
@@ -223,58 +223,6 @@ fn the_time_before_a_removal_begins_when_no_endpoint_is_ready() {
         world.settle_for(WAIT);
         assert_eq!(world.services().count(), 0);
     }
-}
-
-/// Nothing of it is removed, so nothing may be kept from it either.
-#[test]
-fn an_order_that_cannot_be_stored_changes_nothing() {
-    let (mut world, name, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    world.keeps = false;
-    world.settle_for(LATE);
-    assert!(world.writer.backends()[&name].is_connected(), "its agent is still heard");
-    assert!(world.kept[&name].decommission.is_none());
-    world.set(0, &key(0), Some(service(0, 0, &[0, 7])));
-    world.settle_for(Duration::from_secs(5));
-    assert_eq!((ready(&world), world.services().count()), ((2, 3), 2), "its source is followed");
-    assert!(matches!(world.writer.removal(&name, 5), Some(RemovalState::Ordered { .. })));
-    let trouble = world.writer.backends()[&name].trouble();
-    assert!(trouble.contains("begins once that is stored") && !trouble.contains("not ready"), "{trouble}");
-    world.cut(0);
-    world.silent = None;
-    world.settle_for(Duration::from_secs(5));
-    assert!(world.writer.backends()[&name].is_connected(), "and let in again");
-    // It can be stored at last, and everything takes its course.
-    world.silent = Some(0);
-    world.keeps = true;
-    world.writer.keep_decision(&name).unwrap();
-    world.settle_for(Duration::from_secs(5));
-    assert!(!world.writer.backends()[&name].is_connected());
-    assert_eq!((ready(&world), world.services().count()), ((2, 0), 2), "the time that it waited does not count");
-    world.settle_for(WAIT);
-    assert_eq!(world.services().count(), 0);
-}
-
-/// What the source has by then is not what was approved.
-#[test]
-fn an_order_that_was_stored_late_is_about_what_was_there() {
-    let (mut world, name, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
-    world.keeps = false;
-    world.set(0, &key(2), Some(service(0, 0, &[7])));
-    world.settle_for(Duration::from_secs(5));
-    assert_eq!(world.services().count(), 3);
-    world.cut(0);
-    world.pass(Duration::from_secs(1));
-    world.pass(Duration::from_secs(20));
-    world.keeps = true;
-    world.writer.keep_decision(&name).unwrap();
-    world.collect();
-    let away = world.writer.backends()[&name].loss().disconnected_for(world.now).unwrap();
-    assert!(away >= Duration::from_secs(20), "it is as lost as before: {away:?}");
-    world.silent = None;
-    world.settle_for(2 * WAIT);
-    assert_eq!((ready(&world), world.services().count()), ((3, 3), 3));
-    assert_eq!(world.kept[&name].decommission, None);
-    assert_eq!(world.withdrawn.iter().map(|told| told.3).collect::<Vec<_>>(), [Withdrawal::OtherFigures]);
 }
 
 /// The same with one change in a second.

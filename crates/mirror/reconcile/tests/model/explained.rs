@@ -8,6 +8,7 @@ use gimbal_plan::EndpointsApi;
 use gimbal_reconcile::{AddressExplanation, Claim, Mode, Policy, WriteAnswer};
 
 use super::OPEN;
+use super::before_removal::{WAIT, ordered};
 use super::policy::open;
 use super::world::{BACKENDS, World, key, service};
 
@@ -107,4 +108,30 @@ fn the_frame_and_the_last_write_are_those_of_the_claim_that_has_the_name() {
     let later = world.writer.explain_source(&first).progress.carried.unwrap();
     assert!(later.seq > frame.seq, "{later:?} after {frame:?}");
     assert_eq!(world.writer.explain_source(&claim(0, 3)).progress, gimbal_reconcile::TargetProgress::default());
+}
+
+/// What an admin ordered is no loss, and what is about to be deleted does not stay.
+#[test]
+fn an_address_that_goes_is_said_to_go() {
+    let web = claim(0, 0);
+    let unsent = "the agent has sent no such Service".to_owned();
+    let expected = |cause: &str| vec![unsent.clone(), format!("it is still published: {cause}")];
+    let (mut world, _, _) = ordered(EndpointsApi::EndpointSlices, WAIT);
+    world.settle_for(Duration::from_secs(5));
+    let (sent, objects, reasons) = explained(&world, &web, 0);
+    assert_eq!((sent, objects), (None, vec![("EndpointSlice", false)]));
+    let removal = "the removal of its backend is approved: its endpoints are not ready, and are deleted later (onRemoval.notReadyFor)";
+    assert_eq!(reasons, expected(removal));
+
+    let (mut world, _, _) = ordered(EndpointsApi::EndpointSlices, Duration::ZERO);
+    world.collect();
+    assert_eq!(explained(&world, &web, 0).2, expected("its backend is being removed, and this with it"));
+
+    let mut world = World::new(EndpointsApi::EndpointSlices, OPEN);
+    world.set(0, &key(0), Some(service(0, 0, &[0])));
+    world.settle();
+    world.set(0, &key(0), None);
+    while world.speak(0) | world.hear(0) {}
+    let gone = "the agent has said that its Service is gone: a write is waiting or under way";
+    assert_eq!(explained(&world, &web, 0).2, expected(gone));
 }

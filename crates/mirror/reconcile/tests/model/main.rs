@@ -27,6 +27,7 @@ mod refused;
 mod rehearsed;
 mod restored;
 mod settle;
+mod stored_late;
 mod taken_names;
 mod unreadable;
 mod withheld;

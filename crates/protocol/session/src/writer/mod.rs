@@ -274,6 +274,12 @@ impl<P: Payload> WriterEnd<P> {
         }
     }
 
+    /// Whether the agent may soon send nothing more before something is acknowledged.
+    #[must_use]
+    pub fn is_credit_scarce(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.unacknowledged.is_half_used(self.limits.credit))
+    }
+
     /// Requests a snapshot of everything, if a stream with data is open. Names those of `namespaces` that have no
     /// entries here: while a part of the source is unknown, an agent confirms only named namespaces as empty.
     pub fn request_snapshot(&mut self, namespaces: impl IntoIterator<Item = Arc<str>>, reason: &str) {

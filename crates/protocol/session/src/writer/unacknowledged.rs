@@ -51,6 +51,12 @@ impl Unacknowledged {
         Ok(())
     }
 
+    /// Whether half of the credit is used. An agent may send nothing more then: a snapshot uses three quarters at most, and one of its
+    /// frames a quarter.
+    pub(super) fn is_half_used(&self, credit: Credit) -> bool {
+        2 * self.changes >= credit.changes.into() || 2 * self.bytes >= credit.bytes
+    }
+
     /// Called when every frame up to `seq` is acknowledged.
     pub(super) fn acknowledged(&mut self, seq: u64) {
         while let Some(frame) = self.frames.pop_front_if(|frame| frame.seq <= seq) {

@@ -29,6 +29,8 @@ fn each_place_where_an_address_can_stop_has_its_sentence() {
         published: Some(READY),
         refusal: None,
         reject: None,
+        removal: None,
+        is_gone: false,
         stage: Stage::Hold,
         converged: true,
     };
@@ -89,6 +91,13 @@ fn each_place_where_an_address_can_stop_has_its_sentence() {
             &[
                 "the agent has sent no such Service",
                 "it is still published: no agent has said that it is gone, so what was last known stays",
+            ],
+        ),
+        (
+            AddressFacts { service: None, is_gone: true, converged: false, ..stays },
+            &[
+                "the agent has sent no such Service",
+                "it is still published: the agent has said that its Service is gone: a write is waiting or under way",
             ],
         ),
         // There, and otherwise.

@@ -50,11 +50,25 @@ impl Inventory {
     /// endpoints, which change all the time, are about as many.
     #[must_use]
     pub fn is_named_by(&self, backend: &BackendName, id: &str) -> bool {
-        let figures = id.strip_prefix(backend.as_str()).and_then(|rest| rest.strip_prefix('-'));
-        let parts: Vec<&str> = figures.into_iter().flat_map(|figures| figures.split('-')).collect();
-        let [_, _, _, endpoints, names] = parts[..] else { return false };
-        let near = |said: u64| self.endpoints.abs_diff(said) <= (said / 4).max(FEW_ENDPOINTS);
-        names == self.mark_of_names() && endpoints.parse().is_ok_and(near)
+        let near = |said: u64| self.endpoints.abs_diff(said) <= tolerance(said);
+        Self::read(backend, id).is_some_and(|(_, said, names)| names == self.mark_of_names() && near(said))
+    }
+
+    /// Whether this may be what a removal that was ordered under an id has left: it is all of that, or less. Of which names is known
+    /// only while no Service is gone.
+    #[must_use]
+    pub fn may_be_left_of(&self, backend: &BackendName, id: &str) -> bool {
+        Self::read(backend, id).is_some_and(|(services, endpoints, names)| {
+            let is_less = self.services < services || names == self.mark_of_names();
+            is_less && self.endpoints <= endpoints.saturating_add(tolerance(endpoints))
+        })
+    }
+
+    /// Returns the Services, the endpoints and the mark of the names in an id.
+    fn read<'a>(backend: &BackendName, id: &'a str) -> Option<(u64, u64, &'a str)> {
+        let figures = id.strip_prefix(backend.as_str())?.strip_prefix('-')?;
+        let [services, _, _, endpoints, names] = figures.split('-').collect::<Vec<_>>()[..] else { return None };
+        Some((services.parse().ok()?, endpoints.parse().ok()?, names))
     }
 
     /// Returns what differs for other targets. It is short because it guards against a mistake, and not against a source,
@@ -64,4 +78,9 @@ impl Inventory {
         text.truncate(8);
         text
     }
+}
+
+/// Returns by how many endpoints a backend may differ from what was said.
+fn tolerance(said: u64) -> u64 {
+    (said / 4).max(FEW_ENDPOINTS)
 }
