@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gimbal_kuryr_model::{
-    DesiredEntry, DesiredKey, DesiredLoadBalancer, LoadBalancerReport, Phase, ReportedCondition, ReportedListener,
-    ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedRoutes, RouteDifference, RouteState,
+    DesiredEntry, DesiredKey, DesiredLoadBalancer, ListenerKind, LoadBalancerReport, Phase, ReportedCondition,
+    ReportedListener, ReportedLoadBalancer, ReportedMember, ReportedObjects, ReportedRoutes, RouteDifference,
+    RouteState,
 };
 
 type Entry = Option<Arc<DesiredEntry>>;
@@ -240,7 +241,7 @@ fn objects(wanted: &DesiredLoadBalancer) -> ReportedObjects {
     let listener = |wish: &gimbal_kuryr_model::ListenerWish| ReportedListener {
         id: format!("listener-{}", wish.id.port).into(),
         name: "listener".into(),
-        protocol: "TCP".into(),
+        protocol: if wish.kind == ListenerKind::TerminatedHttps { "TERMINATED_HTTPS" } else { "TCP" }.into(),
         port: wish.id.port,
         timeout_client_data: None,
         timeout_member_data: None,

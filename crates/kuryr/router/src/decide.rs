@@ -102,13 +102,14 @@ impl<T> RouterController<T> {
         !is_made_for_ingresses(router) && !ingresses_in(&router.spec).any(|ingress| is_ours(&ingress))
     }
 
-    /// Whether somebody has taken the label off a router of ours: it has routes of an Ingress that has our finalizer and asks for it.
-    /// One that was copied by hand, routes and all, is not what its Ingresses ask for.
+    /// Whether somebody has taken the label off a router of ours: it has routes of an Ingress that has our finalizer, and that asks for
+    /// it or has the name of one of its own, for which it may have asked before. One that was copied by hand, routes and all, is not
+    /// what its Ingresses ask for.
     pub(crate) fn lost_its_label(&self, key: &SourceKey, router: &KuryrL7Router) -> bool {
         let is_of = |ingress: &SourceKey| {
             let known = self.ingresses.get(ingress).and_then(|item| item.kept.object());
             known.is_some_and(|ingress| has_ingress_finalizer(&ingress.metadata))
-                && self.index.asked_router(ingress).as_ref() == Some(key)
+                && (ingress == key || self.index.asked_router(ingress).as_ref() == Some(key))
         };
         !is_made_for_ingresses(router) && ingresses_in(&router.spec).any(|ingress| is_of(&ingress))
     }

@@ -7,7 +7,9 @@ use gimbal_kuryr_crd::names::labels;
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
+use gimbal_kuryr_wire::PackedEntry;
 use gimbal_model::SourceKey;
+use gimbal_session::KeptEntry as _;
 
 use crate::RouterController;
 use crate::item::{IngressPlace, RouterItem, has_finalizer, is_made_for_ingresses, named_ingresses, spec_version};
@@ -111,7 +113,10 @@ impl<T> RouterController<T> {
         item.ours = Some(spec_version(&router));
         // Whoever takes the label off changes nothing about what it was made for, and takes no certificate away.
         let labeled = if is_unlabeled { with_label(&router) } else { Arc::clone(&router) };
-        match desired_router(&labeled, &facts) {
+        // It is unpacked only where it matters.
+        let is_needed = |entry: &&PackedEntry| !facts.certificates && !entry.is_alone() && entry.owner() == owner;
+        let offered = item.offer.offered.as_ref().filter(is_needed).map(PackedEntry::entry);
+        match desired_router(&labeled, &facts, offered.as_deref()) {
             Ok(streamed) => {
                 (item.not_offered, item.offer_findings) = (None, streamed.findings);
                 Some(DesiredEntry::LoadBalancer(streamed.wanted))

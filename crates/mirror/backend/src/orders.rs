@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gimbal_model::BackendName;
-use gimbal_reconcile::{NotConfirmed, NotDecommissioned, Reconciler};
+use gimbal_reconcile::{Backend, NotConfirmed, NotDecommissioned, Reconciler};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -212,6 +212,10 @@ impl OrderBook {
             },
         };
         let is_stored = under_way.version.is_none_or(|version| state.is_kept(&asked.name, version));
+        let backend = state.backends().get(&asked.name).filter(|_| is_stored && order == BackendOrder::Decommission);
+        if let Some(why) = backend.and_then(Backend::withdrawal) {
+            return refuse(&format!("its removal was approved, and is over: {}", why.reason()));
+        }
         let done = is_stored.then(|| under_way.message.clone());
         self.0.insert(slot, under_way);
         match done {

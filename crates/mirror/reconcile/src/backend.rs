@@ -18,6 +18,7 @@ use crate::routes::Routes;
 use crate::stored::StoredVersions;
 use crate::{
     Decommission, DecommissionOrder, Facts, Journey, JourneyEnd, Loss, LossRecord, Mode, Output, Policy, Stage, Usage,
+    Withdrawal,
 };
 
 pub use trouble::{describe_hold, describe_unmatched};
@@ -85,6 +86,8 @@ pub struct Backend {
     refused_incarnation: Option<String>,
     /// The removal of the backend, if it was ordered.
     decommission: Option<Decommission>,
+    /// Why the last order to remove it was taken back, since this process leads.
+    withdrawal: Option<Withdrawal>,
     /// It was lent out mutably since [`Desired::drain_changed`](crate::desired::Desired::drain_changed) visited it
     /// last.
     changed: bool,
@@ -223,6 +226,7 @@ impl Backend {
             versions: StoredVersions::default(),
             refused_incarnation: None,
             decommission: None,
+            withdrawal: None,
             changed: false,
         }
     }
@@ -312,6 +316,7 @@ impl Backend {
         self.state = BackendState::default();
         self.withheld = None;
         self.decommission = None;
+        self.withdrawal = None;
     }
 
     /// Continues with a stored state. `settled` returns what a target of the backend has. Returns whether the state differs since, so

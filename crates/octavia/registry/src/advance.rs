@@ -230,7 +230,13 @@ impl ManagedCluster {
             // What its own does not need is for others.
             shared.may_have_room(&cell.project, std::mem::take(&mut cell.frees));
         }
-        if matches!(step, BalancerStep::Wait(_) | BalancerStep::Blocked(_)) {
+        // While a creation waits for its turn, members follow: the end of each change is heard of all the same.
+        let waits = match &step {
+            BalancerStep::Wait(_) | BalancerStep::Blocked(_) => true,
+            BalancerStep::Change(change) => Line::of(change, &cell.project).is_of_creations(),
+            _ => false,
+        };
+        if waits {
             self.track_pending(owner, cell, shared, now);
         }
         match step {

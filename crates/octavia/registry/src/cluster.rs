@@ -437,10 +437,10 @@ impl ManagedCluster {
         }
     }
 
-    /// Lets an owner be asked for its next step, unless it waits for an answer.
+    /// Lets an owner be asked for its next step, unless it waits for an answer, or will be asked soon.
     pub(crate) fn wake(&mut self, owner: &Text) {
         let Some(cell) = self.cells.get_mut(owner) else { return };
-        if cell.is_busy() || matches!(cell.state, CellState::Ready | CellState::InLine(_)) {
+        if cell.is_busy() || matches!(cell.state, CellState::Ready) || cell.is_asked_in_line() {
             return;
         }
         cell.state = CellState::Ready;

@@ -48,6 +48,11 @@ impl Line {
         }
     }
 
+    /// Whether load balancers are made in it, or what they are made on.
+    pub(crate) fn is_of_creations(&self) -> bool {
+        matches!(self, Self::VipPort(_) | Self::Creation(_))
+    }
+
     /// Returns the service that its changes go to.
     fn service(&self) -> ApiService {
         match self {

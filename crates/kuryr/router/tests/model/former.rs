@@ -128,6 +128,24 @@ fn a_router_whose_label_was_taken_off_goes_before_its_ingress() {
     }
 }
 
+/// Meanwhile its Ingress has come to ask for the shared one.
+#[test]
+fn a_router_of_its_own_whose_label_was_taken_off_goes_when_its_ingress_has_moved() {
+    let mut world = World::new(Some(true));
+    world.api.create(Kind::Ingress, "team/a", ingress("kuryr", Some("own"), "s1"));
+    world.rest();
+    world.check();
+    without_label(&mut world, "team/a");
+    world.api.edit(Kind::Ingress, "team/a", |it| {
+        it["metadata"]["annotations"].as_object_mut().unwrap().remove(api::ANNOTATION);
+    });
+    world.restart(&KINDS);
+    world.rest();
+    world.check();
+    assert_eq!(world.api.get(Kind::Router, "team/a"), None);
+    assert_eq!(named(world.api.get(Kind::Router, SHARED).unwrap()), ["team/a".to_owned()].into());
+}
+
 /// Its routes are still there.
 #[test]
 fn an_ingress_waits_for_the_shared_router_whose_label_was_taken_off() {

@@ -1,5 +1,6 @@
 //! Certificates of Ingresses, step by step.
 
+use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_resource::Sighting;
 use gimbal_kuryr_translate::KnownSecret;
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::life::served;
-use crate::objects::{hash, secret, set_tls};
+use crate::objects::{facts, hash, secret, set_tls};
 use crate::world::{KINDS, SHARED, World};
 
 fn hashes(world: &World) -> Vec<String> {
@@ -156,4 +157,29 @@ fn a_label_that_is_taken_off_takes_no_certificate_away() {
         world.check();
         assert_eq!(hashes(&world), [hash(1).to_string()]);
     }
+}
+
+/// Returns how many certificates are offered.
+fn offered(world: &World) -> usize {
+    let of_entry = |entry: &DesiredEntry| match entry {
+        DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.as_ref().map_or(0, |it| it.certificates.len()),
+        DesiredEntry::Deleting { .. } => 0,
+    };
+    world.offered.values().map(|entry| of_entry(entry)).sum()
+}
+
+/// The writer was started anew, and does not find the key manager.
+#[test]
+fn a_wiped_status_takes_no_certificate_away() {
+    let mut world = with_certificate();
+    world.controller.set_facts(&CloudFacts { certificates: false, ..facts(true) });
+    world.rest();
+    assert_eq!(offered(&world), 1);
+    world.api.edit(Kind::Router, SHARED, |it| drop(it.as_object_mut().unwrap().remove("status")));
+    while world.watch(Kind::Router) {}
+    world.drain();
+    assert_eq!(offered(&world), 1);
+    world.rest();
+    world.check();
+    assert_eq!((offered(&world), hashes(&world)), (1, vec![hash(1).to_string()]));
 }

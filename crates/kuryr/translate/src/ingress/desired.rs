@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gimbal_kuryr_crd::names::labels;
 use gimbal_kuryr_crd::{KlbMemberMode, KlrPathType, KlrRoute, KlrTls, KuryrL7Router, KuryrL7RouterSpec};
 use gimbal_kuryr_model::{
-    Balancing, CertificateHash, CertificateWish, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers,
-    FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
+    Balancing, CertificateHash, CertificateWish, ClientRanges, CloudFacts, DesiredEntry, DesiredLoadBalancer,
+    DesiredMembers, FloatingWish, HealthMonitor, HostMatch, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader,
     LoadBalancerPlacement, MemberMode, MonitorKind, PathMatch, PoolId, Route, RouteTarget, RoutedPool, Routing, Text,
     Timeouts, VipWish,
 };
@@ -28,18 +28,25 @@ const HTTP: ListenerId = ListenerId { protocol: Protocol::Tcp, port: 80 };
 /// Where they listen if there are certificates.
 const HTTPS: ListenerId = ListenerId { protocol: Protocol::Tcp, port: 443 };
 
-/// Returns what is streamed of a router. Its owner is the router itself.
+/// Returns what is streamed of a router. Its owner is the router itself. `offered` is what is streamed of it now.
 ///
 /// # Errors
 /// Why it is not streamed.
-pub fn desired_router(object: &KuryrL7Router, facts: &CloudFacts) -> Result<Streamed, NotStreamed> {
+pub fn desired_router(
+    object: &KuryrL7Router,
+    facts: &CloudFacts,
+    offered: Option<&DesiredEntry>,
+) -> Result<Streamed, NotStreamed> {
     let (spec, meta) = (&object.spec, &object.metadata);
     let project = spec.project_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
     let subnet = spec.subnet_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
     let mut findings = Vec::new();
     let family = family(spec, Some(facts));
     // What is served is not taken away because the writer does not find the key manager for a while, or is an older one.
-    let is_served = object.status.as_ref().is_some_and(serves_https);
+    // Where somebody has wiped the status, only what is offered says so.
+    let is_wiped = router_knowledge(object).needs_discovery();
+    let is_served =
+        object.status.as_ref().is_some_and(serves_https) || (is_wiped && offered.is_some_and(has_certificates));
     let certificates = if facts.certificates || is_served { certificates(object) } else { Box::default() };
     let mut listeners = vec![ListenerWish { id: HTTP, kind: ListenerKind::Http, name: Some("http".into()) }];
     if !certificates.is_empty() {
@@ -99,6 +106,11 @@ pub fn router_owner_alone(object: Option<&KuryrL7Router>, owner: &Text) -> Desir
     let header = LoadBalancerHeader { routing: Some(Box::default()), ..header_of_owner(owner, known) };
     let generation = object.map_or(0, |object| object.metadata.generation);
     DesiredLoadBalancer { generation, header: Arc::new(header), members: DesiredMembers::default() }
+}
+
+fn has_certificates(entry: &DesiredEntry) -> bool {
+    let DesiredEntry::LoadBalancer(wanted) = entry else { return false };
+    wanted.header.routing.as_ref().is_some_and(|routing| !routing.certificates.is_empty())
 }
 
 /// A router is reached from outside wherever that is possible.

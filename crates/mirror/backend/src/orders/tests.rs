@@ -324,6 +324,55 @@ fn a_backend_is_removed_by_the_id_that_was_shown_once_its_object_is_deleted() {
     assert_eq!(led.look(&order), [(AnswerResult::Done, "its removal was ordered before".to_owned())]);
 }
 
+/// A Service that node02 published comes to light.
+fn publish(led: &mut Led, name: &str) {
+    let service = serde_json::json!({"metadata": {
+        "name": format!("node02-{name}"), "namespace": "team1", "uid": name, "resourceVersion": "1",
+        "labels": {"gimbal.projectcontour.io/backend": "node02"},
+        "annotations": {"gimbal.projectcontour.io/source": format!("team1/{name}")},
+    }});
+    led.state.apply_service(&serde_json::from_value(service).unwrap(), led.now);
+}
+
+/// By the time at which the approval is stored it is over: nothing was done for it.
+#[test]
+fn an_approval_that_is_withdrawn_is_refused() {
+    let withdrawals: [(fn(&mut Led), &str); 2] = [
+        (|led| publish(led, "other"), "what would go is another by now"),
+        (
+            |led| led.state.configure([(node02(), Policy::default())].into(), led.now),
+            "the configuration of this writer admits it",
+        ),
+    ];
+    for (withdraw, why) in withdrawals {
+        let mut led = Led::of_a().listed();
+        publish(&mut led, "web");
+        led.delete();
+        led.look(&[]);
+        let id = led.said.removal.clone().unwrap().id;
+        let order = [(BackendOrder::Decommission, &*id)];
+        assert!(led.look(&order).is_empty(), "it is not stored yet");
+        withdraw(&mut led);
+        led.store();
+        let answers = led.look(&order);
+        assert_eq!(answers[0].0, AnswerResult::Refused, "{answers:?}");
+        assert!(
+            answers[0].1.starts_with("its removal was approved, and is over: ") && answers[0].1.contains(why),
+            "{answers:?}"
+        );
+        assert!(!led.is_being_removed());
+        assert_eq!(led.look(&order), answers);
+        // What is there now can be approved.
+        led.delete();
+        led.look(&[]);
+        let id = led.said.removal.clone().unwrap().id;
+        let order = [(BackendOrder::Decommission, &*id)];
+        led.look(&order);
+        led.store();
+        assert_eq!(led.look(&order)[0].0, AnswerResult::Done);
+    }
+}
+
 /// Who has not seen the whole cluster does not know what would go.
 #[test]
 fn an_approval_waits_until_the_cluster_is_listed() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::{Backend, BackendState, Decommission, DecommissionOrder, Output};
+use crate::{Backend, BackendState, Decommission, DecommissionOrder, Output, Withdrawal};
 
 impl Backend {
     /// Returns when its objects are deleted, by the wall clock, while none of its endpoints is ready before that; else `None`.
@@ -11,6 +11,12 @@ impl Backend {
     pub fn not_ready_until(&self) -> Option<SystemTime> {
         let waits = matches!(self.decommission, Some(Decommission::NotReady { .. }));
         self.state.decommission.as_ref().filter(|_| waits)?.ends()
+    }
+
+    /// Returns why the last order to remove it was taken back, if this process did that and none was given since.
+    #[must_use]
+    pub fn withdrawal(&self) -> Option<Withdrawal> {
+        self.withdrawal
     }
 
     /// Whether the order to remove it is stored. Before that, it is as if there were none.
@@ -25,6 +31,7 @@ impl Backend {
         self.state.decommission = Some(Box::new(DecommissionOrder { id, object, since: None, not_ready_for }));
         let version = self.keep(outputs);
         self.decommission = Some(Decommission::Ordered { version });
+        self.withdrawal = None;
     }
 
     /// The order to remove it is stored.
@@ -60,8 +67,13 @@ impl Backend {
     }
 
     /// The order to remove it is taken back, and returned. What was removed until now is no loss, and what was counted before is over.
-    pub(crate) fn withdraw_decommission(&mut self, outputs: &mut Vec<Output>) -> Option<Box<DecommissionOrder>> {
+    pub(crate) fn withdraw_decommission(
+        &mut self,
+        why: Withdrawal,
+        outputs: &mut Vec<Output>,
+    ) -> Option<Box<DecommissionOrder>> {
         let had_begun = self.is_being_decommissioned();
+        self.withdrawal = Some(why);
         self.decommission = None;
         let order = self.state.decommission.take();
         if had_begun {

@@ -242,7 +242,7 @@ impl Reconciler {
 
     fn withdraw_decommission(&mut self, name: &BackendName, services: u64, why: Withdrawal) {
         if let Some(backend) = self.desired.get_mut(name)
-            && let Some(order) = backend.withdraw_decommission(&mut self.outputs)
+            && let Some(order) = backend.withdraw_decommission(why, &mut self.outputs)
         {
             // Who ordered it does not expect that, least of all where the configuration of this writer is merely older.
             self.outputs.push(Output::RemovalWithdrawn { backend: name.clone(), id: order.id, services, why });

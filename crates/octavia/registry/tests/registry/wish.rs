@@ -21,6 +21,7 @@ pub struct Wish {
     pub project: String,
     pub subnet: String,
     pub address: Option<String>,
+    pub flavor: Option<&'static str>,
     pub from_outside: bool,
     pub floating: bool,
     pub floating_address: Option<String>,
@@ -50,6 +51,7 @@ impl Wish {
             project: "p1".to_owned(),
             subnet: subnet.to_owned(),
             address: None,
+            flavor: None,
             from_outside: false,
             floating: false,
             floating_address: None,
@@ -81,7 +83,11 @@ impl Wish {
         let mut header = LoadBalancerHeader {
             owner: self.owner.as_str().into(),
             known: self.known,
-            placement: LoadBalancerPlacement { project: self.project.as_str().into(), ..Default::default() },
+            placement: LoadBalancerPlacement {
+                project: self.project.as_str().into(),
+                flavor: self.flavor.map(Into::into),
+                ..Default::default()
+            },
             vip: VipWish {
                 subnet: Some(self.subnet.as_str().into()),
                 address: self.address.as_ref().map(|address| address.parse().unwrap()),

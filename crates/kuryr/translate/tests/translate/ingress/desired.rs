@@ -24,7 +24,7 @@ fn object(spec: KuryrL7RouterSpec) -> KuryrL7Router {
 }
 
 pub fn streamed(cluster: &Cluster) -> Streamed {
-    desired_router(&object(cluster.shared().spec), &cluster.facts).unwrap()
+    desired_router(&object(cluster.shared().spec), &cluster.facts, None).unwrap()
 }
 
 /// The routes in order, each as `host path -> pool`, and the default.
@@ -129,7 +129,7 @@ fn what_the_api_server_gives_back_is_streamed_alike() {
     let made = object(cluster().shared().spec);
     let stored: KuryrL7Router = serde_json::from_str(&serde_json::to_string(&made).unwrap()).unwrap();
     assert_eq!(stored, made);
-    assert_eq!(desired_router(&stored, &facts()), desired_router(&made, &facts()));
+    assert_eq!(desired_router(&stored, &facts(), None), desired_router(&made, &facts(), None));
 }
 
 #[test]
@@ -190,17 +190,17 @@ fn without_facts_it_waits_for_the_writer() {
     let cluster = cluster();
     let made = translate_router(&RouterInput { facts: None, ..cluster.input(&shared()) });
     assert_eq!((made.spec.routes.len(), made.spec.project_id.as_deref()), (cluster.shared().spec.routes.len(), None));
-    assert_eq!(desired_router(&object(made.spec), &cluster.facts), Err(NotStreamed::WaitingForWriter));
+    assert_eq!(desired_router(&object(made.spec), &cluster.facts, None), Err(NotStreamed::WaitingForWriter));
     let mut no_subnet = cluster.shared().spec;
     no_subnet.subnet_id = None;
-    assert_eq!(desired_router(&object(no_subnet), &cluster.facts), Err(NotStreamed::WaitingForWriter));
+    assert_eq!(desired_router(&object(no_subnet), &cluster.facts, None), Err(NotStreamed::WaitingForWriter));
 }
 
 /// What somebody wrote into the object.
 fn edited(change: impl FnOnce(&mut Value)) -> Result<Streamed, NotStreamed> {
     let mut spec = serde_json::to_value(cluster().shared().spec).unwrap();
     change(&mut spec);
-    desired_router(&object(serde_json::from_value(spec).unwrap()), &facts())
+    desired_router(&object(serde_json::from_value(spec).unwrap()), &facts(), None)
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn what_fits_in_no_frame_is_not_streamed() {
     let host: std::sync::Arc<str> = "a".repeat(200).into();
     spec.routes = vec![KlrRoute { host: Some(host), ..KlrRoute::default() }; 10_000];
     spec.pools.push(KlrPool { name: "a".into(), service: "a/b".into(), port: 1, ..KlrPool::default() });
-    let error = desired_router(&object(spec), &facts()).unwrap_err();
+    let error = desired_router(&object(spec), &facts(), None).unwrap_err();
     assert_eq!((error.reason(), error.condition()), ("TooLarge", Some("TooLarge")));
     assert!(error.to_string().starts_with("its 10000 routes to 5 pools take "), "{error}");
 }
@@ -269,7 +269,7 @@ fn what_fits_in_no_frame_is_not_streamed() {
 #[test]
 fn a_wiped_status_asks_for_a_look() {
     let mut made = object(cluster().shared().spec);
-    let known = |made: &KuryrL7Router| desired_router(made, &facts()).unwrap().wanted.header.known;
+    let known = |made: &KuryrL7Router| desired_router(made, &facts(), None).unwrap().wanted.header.known;
     assert!(!known(&made));
     let status = json!({"loadbalancer": {
         "id": "1", "ip": "10.96.0.10", "name": "n", "port_id": "2", "project_id": "p", "provider": "amphora",
@@ -298,7 +298,7 @@ fn another_router_lets_the_cloud_choose_its_address() {
     own.metadata.meta.annotations.insert("kuryr.openstack.org/l7-router".into(), "own".into());
     let cluster = Cluster::with([own]);
     let spec = cluster.router(&SourceKey::new("team", "own")).spec;
-    let streamed = desired_router(&object(spec), &cluster.facts).unwrap();
+    let streamed = desired_router(&object(spec), &cluster.facts, None).unwrap();
     let floating = streamed.wanted.header.floating.as_ref().unwrap();
     assert_eq!((floating.network.as_deref(), floating.address), (Some("public-net"), None));
 }

@@ -20,7 +20,7 @@ fn object(cluster: &Cluster) -> KuryrL7Router {
 }
 
 fn streamed(cluster: &Cluster) -> Streamed {
-    desired_router(&object(cluster), &cluster.facts).unwrap()
+    desired_router(&object(cluster), &cluster.facts, None).unwrap()
 }
 
 /// Everything that matters here, in lines.
@@ -155,7 +155,7 @@ fn what_is_served_over_https_stays_where_certificates_are_not_served_any_more() 
         (with(&["HTTP"]), &without),
     ] {
         object.status = Some(status);
-        assert_eq!(lines(&desired_router(&object, &shop.facts).unwrap()), *expected);
+        assert_eq!(lines(&desired_router(&object, &shop.facts, None).unwrap()), *expected);
     }
 }
 
@@ -177,7 +177,7 @@ fn one_that_somebody_made_has_no_certificates_and_its_redirects() {
         "80 Exact(\"a.example.com\") -> redirect https://b.example.com (a.example.com/)",
         "80 Exact(\"shop.example.com\") -> pool team/s1/80 (team/shop)",
     ];
-    assert_eq!(lines(&desired_router(&of_hand, &shop().facts).unwrap()), expected);
+    assert_eq!(lines(&desired_router(&of_hand, &shop().facts, None).unwrap()), expected);
 }
 
 /// As an API server gives it back whose definition is of an older release.
@@ -186,7 +186,7 @@ fn without_routes_for_https_nothing_is_redirected_there() {
     let cluster = shop();
     let mut object = object(&cluster);
     object.spec.routes.iter_mut().for_each(|route| route.https = false);
-    let lines = lines(&desired_router(&object, &cluster.facts).unwrap());
+    let lines = lines(&desired_router(&object, &cluster.facts, None).unwrap());
     assert!(!lines.iter().any(|line| line.contains("redirect")), "{lines:?}");
 }
 
@@ -201,7 +201,7 @@ fn what_is_no_hash_is_no_certificate() {
     };
     let hash = "00".repeat(32);
     object.spec.tls = vec![tls(Some("team/a"), None), tls(None, Some(&hash)), tls(Some("team/b"), Some("00"))];
-    let of = |object: &KuryrL7Router| lines(&desired_router(object, &cluster.facts).unwrap());
+    let of = |object: &KuryrL7Router| lines(&desired_router(object, &cluster.facts, None).unwrap());
     assert!(!of(&object).iter().any(|line| line.contains("443") || line.contains("certificate")));
     object.spec.tls.push(tls(Some("team/c"), Some(&hash)));
     assert!(of(&object).contains(&"certificate team/c 0".to_owned()));
@@ -226,7 +226,7 @@ fn a_router_with_certificates_always_fits() {
     let cluster = cluster((0..100).map(many), [secret(&format!("{}/x", "n".repeat(63)), 1, &[&names])]);
     let made = cluster.shared();
     assert!(made.findings.iter().any(|one| one.reason() == "TooManyRoutes"));
-    let streamed = desired_router(&object(&cluster), &cluster.facts).unwrap();
+    let streamed = desired_router(&object(&cluster), &cluster.facts, None).unwrap();
     let routes = streamed.wanted.header.routing.as_ref().unwrap().routes.len();
     assert_eq!(routes, 2 * made.spec.routes.len());
     assert!(routes > 300, "{routes}");

@@ -82,3 +82,15 @@ pub enum Withdrawal {
     /// The backend had other Services, or far more or fewer endpoints, by the time at which the order was stored.
     OtherFigures,
 }
+
+impl Withdrawal {
+    /// Returns it as a part of a sentence.
+    #[must_use]
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Admitted => "the configuration of this writer admits it",
+            Self::OtherObject => "it was approved for an object that is gone, and another one has its name",
+            Self::OtherFigures => "it could not be stored at once, and what would go is another by now",
+        }
+    }
+}
