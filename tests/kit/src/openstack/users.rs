@@ -30,7 +30,7 @@ impl User {
         }
     }
 
-    /// What Keystone is told for a token for a project, given by its ID.
+    /// What Keystone wants for a token for a project, given by its ID.
     pub(super) fn log_in_to(self, project: &str) -> Value {
         let domain = if self == Self::Admin { "Default" } else { DOMAIN };
         let proof = json!({"name": self.name(), "password": self.password(), "domain": {"name": domain}});

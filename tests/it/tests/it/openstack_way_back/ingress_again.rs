@@ -19,7 +19,7 @@ pub async fn a_route_comes_after_a_failure_without_an_edit(stage: &WayBack, rout
     applied(stage, fails).await;
     until_routed(stage, router, HOST, "/", "s1").await;
     let ingress = stage.cluster.admin().get(&format!("{INGRESSES}/again")).await.unwrap();
-    assert_eq!(ingress["metadata"]["generation"], 1, "nobody has edited it: {ingress}");
+    assert_eq!(ingress["metadata"]["generation"], 1, "no one has edited it: {ingress}");
     let policies = policies(stage).await.unwrap();
     assert_eq!(policies.iter().filter(|one| one["name"] == "shop/again").count(), 1, "{policies:?}");
     stage.cloud.stop_steering(fails).await.unwrap();

@@ -11,7 +11,7 @@ use super::stage::{PROD1, Stage};
 use super::tls::issued;
 
 const OWNER: &str = "dddddddd-0000-4000-8000-000000000002";
-/// Where nobody has a member.
+/// Where there is no member.
 const STRANGER: &str = "10.0.0.99";
 
 fn id(row: &Value) -> String {

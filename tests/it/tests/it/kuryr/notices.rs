@@ -1,4 +1,4 @@
-//! What is told of a load balancer while it is not there, takes its time, or does not serve: Events, and metrics.
+//! What is reported of a load balancer while it is not there, takes its time, or does not serve: Events, and metrics.
 
 use gimbal_kuryr_model::{DesiredEntry, DesiredKey, DesiredKind, LoadBalancerReport, Phase, ReportedObjects};
 use gimbal_testkit::eventually;
@@ -19,16 +19,16 @@ async fn leads(stage: &Stage, flags: &[&str]) -> Controller {
 }
 
 /// Returns the messages of Events of this reason on a Service.
-async fn told(stage: &Stage, name: &str, reason: &str) -> Vec<String> {
+async fn messages(stage: &Stage, name: &str, reason: &str) -> Vec<String> {
     let events = stage.events(name).await;
     events.into_iter().filter(|[found, ..]| found == reason).map(|[_, _, message]| message).collect()
 }
 
 /// Waits until an Event of this reason has this message, and no other one of this reason is there.
-async fn until_told(stage: &Stage, name: &str, reason: &str, message: &str) {
+async fn until_reported(stage: &Stage, name: &str, reason: &str, message: &str) {
     eventually(&format!("{reason} on {name} says {message:?}"), SOON, async || {
-        let told = told(stage, name, reason).await;
-        if told == [message] { Ok(()) } else { Err(format!("{told:?} of {:?}", stage.events(name).await)) }
+        let found = messages(stage, name, reason).await;
+        if found == [message] { Ok(()) } else { Err(format!("{found:?} of {:?}", stage.events(name).await)) }
     })
     .await
     .unwrap();
@@ -47,18 +47,18 @@ async fn a_service_is_skipped_until_it_has_an_endpoint_where_that_is_required() 
     let _controller = leads(&stage, &["--require-endpoints"]).await;
     stage.make_service("web", "LoadBalancer").await;
     let why = "it has no endpoints yet, and --require-endpoints is set";
-    until_told(&stage, "web", "KuryrServiceSkipped", why).await;
+    until_reported(&stage, "web", "KuryrServiceSkipped", why).await;
     assert_eq!(stage.get(BALANCERS, "web").await, None);
     assert!(finalizers(&stage.get(SERVICES, "web").await.unwrap()).is_empty(), "nothing holds it");
     stage.make_slice("web", &["10.1.0.4"]).await;
     stage.until_ready("web").await;
     assert_eq!(stage.openstack.members("team", "web"), ["10.1.0.4:8080"]);
-    assert_eq!(told(&stage, "web", "KuryrServiceSkipped").await.len(), 1, "once");
+    assert_eq!(messages(&stage, "web", "KuryrServiceSkipped").await.len(), 1, "once");
     stage.expect_rights_to_suffice().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_takes_its_time_and_what_does_not_serve_is_told() {
+async fn what_takes_its_time_and_what_does_not_serve_is_reported() {
     let stage = Stage::start().await;
     let controller = leads(&stage, &[]).await;
     stage.make_service("quick", "LoadBalancer").await;
@@ -67,22 +67,22 @@ async fn what_takes_its_time_and_what_does_not_serve_is_told() {
     stage.expect_rights_to_suffice().await;
 }
 
-/// That it is being made is told after some seconds, and that it is there once.
+/// That it is being made is reported after some seconds, and that it is there once.
 async fn one_that_takes_its_time(stage: &Stage) {
     stage.openstack.make_at_once(false);
     stage.make_service("slow", "LoadBalancer").await;
     stage.openstack.until_held(&["team/quick", "team/slow"]).await;
     let making = LoadBalancerReport { objects: ReportedObjects::default(), ..report(stage, "slow", Phase::Making) };
     stage.openstack.report("team", "slow", making);
-    until_told(stage, "slow", "KuryrEnsureLB", "the load balancer is being made").await;
-    assert_eq!(told(stage, "slow", "KuryrEnsuredLB").await, [""; 0]);
+    until_reported(stage, "slow", "KuryrEnsureLB", "the load balancer is being made").await;
+    assert_eq!(messages(stage, "slow", "KuryrEnsuredLB").await, [""; 0]);
     stage.openstack.make_at_once(true);
     stage.until_ready("slow").await;
     for name in ["slow", "quick"] {
-        until_told(stage, name, "KuryrEnsuredLB", "the load balancer serves at 172.24.4.7").await;
+        until_reported(stage, name, "KuryrEnsuredLB", "the load balancer serves at 172.24.4.7").await;
     }
-    assert_eq!(told(stage, "slow", "KuryrEnsureLB").await.len(), 1, "once");
-    assert_eq!(told(stage, "quick", "KuryrEnsureLB").await, [""; 0], "it was there at once");
+    assert_eq!(messages(stage, "slow", "KuryrEnsureLB").await.len(), 1, "once");
+    assert_eq!(messages(stage, "quick", "KuryrEnsureLB").await, [""; 0], "it was there at once");
 }
 
 /// Counted each time that it begins, and not for each report of it.
