@@ -1,9 +1,10 @@
-// The real servers our tests and the demo start, and kubectl, pinned.
+// The real servers our tests and the demo start, kubectl, and the schema of Grafana's dashboards, pinned.
 module gimbal.projectcontour.io/tests/assets
 
 go 1.26.0
 
 require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	go.etcd.io/etcd/server/v3 v3.6.8
 	k8s.io/kubernetes v1.36.1
 )

@@ -3,6 +3,7 @@
 //! `KUBEBUILDER_ASSETS` may name a folder with kube-apiserver and etcd. The cache is `GIMBAL_CACHE_DIR`, else
 //! `$XDG_CACHE_HOME/gimbal`, else `~/.cache/gimbal`; it is outside of `target/`, for it takes minutes to fill.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -33,6 +34,8 @@ const CONTOUR: &str = "1.33.0";
 /// The version of what [`envoy()`] returns.
 pub const ENVOY: &str = "1.40.0";
 const CYCLONUS: &str = "0.5.6";
+/// Of the schema, which `go.mod` names too.
+const GRAFANA: &str = "0.0.22";
 
 /// A third-party program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,11 +74,13 @@ pub enum Asset {
     ContainerdShim,
     /// Contour.
     Contour,
+    /// A program of ours, which compares dashboards with Grafana's schema of them.
+    GrafanaDashboards,
 }
 
 impl Asset {
     /// What tests without nodes need, and the tools of the checks.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -86,6 +91,7 @@ impl Asset {
         Self::Crane,
         Self::Promtool,
         Self::Cyclonus,
+        Self::GrafanaDashboards,
     ];
     /// What a node runs, beside what [`NodeTools`] has.
     pub const NODE: [Self; 6] =
@@ -114,6 +120,7 @@ impl Asset {
             Self::Ctr => "ctr",
             Self::ContainerdShim => "containerd-shim-runc-v2",
             Self::Contour => "contour",
+            Self::GrafanaDashboards => "grafana-dashboards",
         }
     }
 
@@ -136,6 +143,7 @@ impl Asset {
             Self::Cyclonus => CYCLONUS,
             Self::Containerd | Self::Ctr | Self::ContainerdShim => CONTAINERD,
             Self::Contour => CONTOUR,
+            Self::GrafanaDashboards => GRAFANA,
         }
     }
 
@@ -185,6 +193,12 @@ impl Asset {
             Self::Grpcurl | Self::Buf | Self::Helm | Self::Crane | Self::Promtool | Self::Contour | Self::Cyclonus => {
                 format!("{}-{}", self.name(), self.version())
             }
+            // Its source changes without its version.
+            Self::GrafanaDashboards => {
+                let mut source = DefaultHasher::new();
+                include_str!("../grafana/main.go").hash(&mut source);
+                format!("{}-{GRAFANA}-{:x}", self.name(), source.finish())
+            }
         }
     }
 
@@ -193,6 +207,7 @@ impl Asset {
         let install = |package: &str, tags| Recipe::Install { package: format!("{package}@v{version}"), tags };
         match self {
             Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
+            Self::GrafanaDashboards => Recipe::Module { package: "./grafana".to_owned(), stamp: String::new() },
             Self::ApiServer
             | Self::ControllerManager
             | Self::Kubectl
@@ -319,7 +334,11 @@ mod tests {
     #[test]
     fn versions_are_those_of_the_module() {
         let module = std::fs::read_to_string(build::module_dir().join("go.mod")).unwrap();
-        for line in [format!("k8s.io/kubernetes v{KUBERNETES}"), format!("go.etcd.io/etcd/server/v3 v{ETCD}")] {
+        for line in [
+            format!("k8s.io/kubernetes v{KUBERNETES}"),
+            format!("go.etcd.io/etcd/server/v3 v{ETCD}"),
+            format!("github.com/grafana/grafana-foundation-sdk/go v{GRAFANA}"),
+        ] {
             assert!(module.contains(&line), "tests/assets/go.mod does not say {line:?}");
         }
     }

@@ -113,7 +113,7 @@ impl Dashboard {
             })
         };
         let sources = json!({
-            "type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus", "current": {},
+            "type": "datasource", "name": "datasource", "label": "Prometheus", "query": "prometheus",
         });
         let variables: Vec<Value> = std::iter::once(sources).chain(self.choices.iter().map(choice)).collect();
         json!({
@@ -149,9 +149,15 @@ impl Panel {
         };
         let options = match self.look {
             Look::Graph => {
-                json!({"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi", "sort": "desc"}})
+                let legend = json!({"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []});
+                json!({"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}})
             }
-            Look::Figure | Look::Trouble => json!({"reduceOptions": {"calcs": ["lastNotNull"]}, "colorMode": "value"}),
+            // The schema of Grafana asks for each key; a single value has no graph, and nothing before it to differ from.
+            Look::Figure | Look::Trouble => json!({
+                "reduceOptions": {"calcs": ["lastNotNull"]}, "orientation": "auto",
+                "colorMode": "value", "graphMode": "none", "justifyMode": "auto", "textMode": "auto", "wideLayout": true,
+                "showPercentChange": false, "percentChangeColorMode": "standard",
+            }),
         };
         json!({
             "type": if is_graph { "timeseries" } else { "stat" },

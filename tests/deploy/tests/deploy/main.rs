@@ -3,6 +3,7 @@
 
 mod admission;
 mod alerts;
+mod dashboards;
 mod flags;
 mod operations;
 mod pieces;
