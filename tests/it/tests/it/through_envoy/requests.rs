@@ -259,6 +259,19 @@ async fn a_killed_leader(running: &mut Running, clients: &Clients) {
     running.write(second).await;
 }
 
+async fn a_leader_that_sleeps(running: &mut Running, clients: &Clients) {
+    let first = running.leading().await;
+    running.writer(first).process.freeze().unwrap();
+    running.expect_leading(1 - first).await;
+    clients.more().await;
+    running.works().await;
+    // It wakes with what it believed, and has to let the other one lead.
+    running.writer(first).process.signal("CONT").unwrap();
+    expect_metric(running.writer(first).admin_port, "gimbal_writer_leading", "", 0.0).await.unwrap();
+    clients.more().await;
+    running.works().await;
+}
+
 async fn no_writer(running: &mut Running, clients: &Clients) {
     running.writers = [None, None];
     clients.more().await;
@@ -269,6 +282,9 @@ async fn no_writer(running: &mut Running, clients: &Clients) {
 
 async fn a_source_that_is_away(running: &mut Running, clients: &Clients) {
     running.stage.scene.source.stop_apiserver().unwrap();
+    // Only after a while is the source unknown: until then the discoverer has just lost its watches.
+    let discoverer = running.discoverer.as_ref().unwrap().admin_port;
+    expect_metric(discoverer, "gimbal_discoverer_source_complete", "", 0.0).await.unwrap();
     clients.more().await;
     running.stage.scene.source.start_apiserver().await.unwrap();
     running.works().await;
@@ -276,6 +292,9 @@ async fn a_source_that_is_away(running: &mut Running, clients: &Clients) {
 
 async fn no_api_server(running: &mut Running, clients: &Clients) {
     running.stage.scene.gimbal.stop_apiserver().unwrap();
+    for which in [0, 1] {
+        expect_metric(running.writer(which).admin_port, "gimbal_writer_leading", "", 0.0).await.unwrap();
+    }
     clients.more().await;
     running.stage.scene.gimbal.start_apiserver().await.unwrap();
     running.works().await;
@@ -329,6 +348,7 @@ async fn none_fails() {
             clients.more(),
             a_killed_discoverer(&mut running, &clients),
             a_killed_leader(&mut running, &clients),
+            a_leader_that_sleeps(&mut running, &clients),
             no_writer(&mut running, &clients),
             a_source_that_is_away(&mut running, &clients),
             no_api_server(&mut running, &clients),
