@@ -337,7 +337,8 @@ fn publish(led: &mut Led, name: &str) {
 /// By the time at which the approval is stored it is over: nothing was done for it.
 #[test]
 fn an_approval_that_is_withdrawn_is_refused() {
-    let withdrawals: [(fn(&mut Led), &str); 2] = [
+    type Withdraw = fn(&mut Led);
+    let withdrawals: [(Withdraw, &str); 2] = [
         (|led| publish(led, "other"), "what would go is another by now"),
         (
             |led| led.state.configure([(node02(), Policy::default())].into(), led.now),
