@@ -2,7 +2,7 @@
 
 use gimbal_testkit::eventually;
 use gimbal_testkit::process::free_port;
-use gimbal_tests::{SOON, expect_log};
+use gimbal_tests::{SOON, Scene, expect_log};
 use serde_json::json;
 
 use super::backend_events::{expect_published, offer};
@@ -71,4 +71,35 @@ async fn a_status_that_is_refused_keeps_no_other_waiting() {
     api.delete(&binding).await.unwrap();
     expect_condition(&scene, "node02", "Ready", ["False", "NoAgent"]).await;
     expect_log(&writer.process, &["can be written again", "node02"]).await.unwrap();
+}
+
+/// Returns how often the status of a Backend was written since then.
+async fn statuses_since(scene: &Scene, mark: usize) -> usize {
+    let entries = scene.gimbal.audit_since(mark).await.unwrap();
+    entries.iter().filter(|entry| entry.is_write() && entry.uri.contains("/backends/node02/status")).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_lacks_room_and_a_source_that_is_away_are_said_once() {
+    let scene = scene().await;
+    offer(&scene, 2).await;
+    let api = scene.gimbal.admin();
+    api.post(BACKENDS, &backend("node02", json!({"quota": {"services": 1}}))).await.unwrap();
+    let writer = writer_at(&scene, free_port().unwrap(), &[]).await;
+    let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    expect_condition(&scene, "node02", "QuotaExceeded", ["True", "NoRoom"]).await;
+    api.patch(&format!("{BACKENDS}/node02"), &json!({"spec": {"quota": null}})).await.unwrap();
+    expect_condition(&scene, "node02", "QuotaExceeded", ["False", "Room"]).await;
+    expect_published(&scene, 2).await;
+    expect_condition(&scene, "node02", "Synced", ["True", "Written"]).await;
+    expect_condition(&scene, "node02", "SourceFresh", ["True", "SourceHeard"]).await;
+
+    let mark = scene.gimbal.audit_mark().await.unwrap();
+    scene.source.stop_apiserver().unwrap();
+    expect_condition(&scene, "node02", "SourceFresh", ["False", "SourceUnread"]).await;
+    assert_eq!(statuses_since(&scene, mark).await, 1);
+    expect_published(&scene, 2).await;
+    scene.source.start_apiserver().await.unwrap();
+    expect_condition(&scene, "node02", "SourceFresh", ["True", "SourceHeard"]).await;
+    assert_eq!(statuses_since(&scene, mark).await, 2);
 }
