@@ -99,3 +99,28 @@ async fn no_second_sees_more_writes_than_the_budgets_allow() {
         assert!(waited > 1.0, "{reason}: {waited}");
     }
 }
+
+/// The endpoints of one Service change all the time, and a flag says how long changes of its slice may wait for each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_one_service_are_written_together() {
+    const PERIOD: u64 = 2;
+    const FIRST: u32 = 8;
+    const CHANGES: u32 = 20;
+    let scene = Scene::start().await.unwrap();
+    scene.put(&svc("team1", "web", &[("http", 80)])).await.unwrap();
+    scene.put(&slice_of("team1", "web", "a", 0, FIRST)).await.unwrap();
+    let config = scene.config(&["node02"], "").unwrap();
+    let period = format!("--endpointslice-updates-batch-period={PERIOD}s");
+    let writer = scene.writer(&config, &[&*period]).await.unwrap();
+    let _agent = scene.discoverer("node02", &scene.source, writer.port, &[]).unwrap();
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", FIRST as usize).await.unwrap();
+    let (mark, begin) = (scene.gimbal.audit_mark().await.unwrap(), std::time::Instant::now());
+    for change in 1..=CHANGES {
+        scene.put(&slice_of("team1", "web", "a", 0, FIRST + change)).await.unwrap();
+    }
+    Mirror::expect_count(&scene.gimbal, "team1", "node02-web", (FIRST + CHANGES) as usize).await.unwrap();
+    let writes = scene.writes_since(mark).await.unwrap();
+    // The first one at once, and then one a period.
+    let periods = begin.elapsed().as_secs() / PERIOD + 2;
+    assert!(writes.len() as u64 <= periods, "{} writes in {periods} periods: {writes:?}", writes.len());
+}
