@@ -37,7 +37,13 @@ impl Admin for Answers {
         let (backend, any, dry_run) = (parse(&request.backend)?, self.config.borrow().admits_any(), request.dry_run);
         let name = backend.clone();
         let answer = move |state: &mut Reconciler| decommission::answer(state, any, &name, &request);
-        if dry_run { self.ask_leader(answer).await } else { self.decide(backend, answer).await }
+        if dry_run {
+            return self.ask_leader(answer).await;
+        }
+        let ordered = self.decide(backend.clone(), answer).await?;
+        // What was there when the order was stored may have been another.
+        self.ask_leader(move |state| decommission::withdrawn(state, &backend).map_or(Ok(()), Err)).await?;
+        Ok(ordered)
     }
 
     async fn confirm_incarnation(
@@ -129,7 +135,7 @@ impl Answers {
 mod tests {
     use std::sync::Arc;
 
-    use gimbal_reconcile::{Output, Policy, Settings};
+    use gimbal_reconcile::{Output, Policy, Settings, Watched};
     use gimbal_session::{Credit, WriterLimits};
     use tokio::sync::{mpsc, watch};
 
@@ -223,5 +229,41 @@ mod tests {
             }
         };
         assert_eq!(answer.unwrap().previous, "");
+    }
+
+    #[tokio::test]
+    async fn an_order_that_is_over_when_it_is_kept_is_no_success() {
+        let until = Moment::now() + Duration::from_secs(3600);
+        let (answers, mut state, mut mail) = writer(Leadership::Leader { epoch: 1, until });
+        let now = Instant::now();
+        state.lead(Some(1));
+        for kind in Watched::ALL {
+            state.list_begin(kind);
+            state.list_end(kind, now);
+        }
+        state.confirm_incarnation(&name(), "two").unwrap();
+        let id = state.inventory(&name()).id(&name());
+        let order = pb::DecommissionRequest { backend: "node02".into(), id, ..Default::default() };
+        let asked = tokio::spawn(async move { answers.decommission(order).await });
+        let Some(Mail::Ask(question)) = mail.recv().await else { panic!("no question") };
+        question(&mut state, &Links::default());
+        let web = serde_json::json!({"metadata": {
+            "name": "node02-web", "namespace": "team1", "uid": "1", "resourceVersion": "1",
+            "labels": {"gimbal.projectcontour.io/backend": "node02"},
+            "annotations": {"gimbal.projectcontour.io/source": "team1/web"},
+        }});
+        state.apply_service(&serde_json::from_value(web).unwrap(), now);
+        for output in state.take_outputs() {
+            if let Output::Keep { version, .. } = output {
+                state.kept(&name(), version, now);
+            }
+        }
+        while let Some(Mail::Ask(question)) = mail.recv().await {
+            question(&mut state, &Links::default());
+        }
+        let status = asked.await.unwrap().unwrap_err();
+        assert_eq!(status.code(), tonic::Code::FailedPrecondition, "{status}");
+        assert!(status.message().contains("is over: "), "{status}");
+        assert_eq!(state.inventory(&name()).services, 1);
     }
 }

@@ -37,6 +37,12 @@ pub(crate) fn answer(
     Ok(pb::DecommissionResponse { id, services, endpoint_slices: slices, endpoints, endpoints_objects })
 }
 
+/// Returns the error of an order that was stored and is over, if that is so.
+pub(crate) fn withdrawn(state: &Reconciler, name: &BackendName) -> Option<Status> {
+    let why = state.backends().get(name)?.withdrawal()?.reason();
+    Some(Status::failed_precondition(format!("the removal of backend {name} was ordered, and is over: {why}")))
+}
+
 /// Returns why a backend cannot be removed now.
 fn refusal(backend: &Backend, any: bool) -> Option<String> {
     let name = backend.name();

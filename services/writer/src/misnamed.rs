@@ -15,6 +15,8 @@ use crate::config::Config;
 pub struct Misnamed {
     /// Names of its certificate.
     pub names: Vec<String>,
+    /// The backend that its certificate stands for; `None`: it stands for none.
+    stands_for: Option<BackendName>,
     /// When it was refused.
     at: Instant,
 }
@@ -38,13 +40,14 @@ impl MisnamedAgents {
         if stands_for == Some(&listed.name) {
             return;
         }
-        let names = caller(peer, &Viewer::All).names;
-        self.lock().insert(listed.name.clone(), Misnamed { names, at: now });
+        let (names, stands_for) = (caller(peer, &Viewer::All).names, stands_for.cloned());
+        self.lock().insert(listed.name.clone(), Misnamed { names, stands_for, at: now });
     }
 
-    /// An agent of the backend came in: what was refused before is of no interest any more.
+    /// An agent of the backend came in: what was refused before is of no interest any more, and neither is what it called itself
+    /// before. An agent that still has the wrong name dials again, and is noted again.
     pub fn came_in(&self, backend: &BackendName) {
-        self.lock().remove(backend);
+        self.lock().retain(|named, refused| named != backend && refused.stands_for.as_ref() != Some(backend));
     }
 
     /// Returns the last one that called itself this backend.
@@ -84,10 +87,18 @@ mod tests {
         assert_eq!((agents.last(&own), agents.lock().len()), (None, 0));
         agents.came(&config, &peer("spiffe://x/other"), None, "a", start);
         agents.came(&config, &peer("b.example"), Some(&other), "a", start);
-        let last = agents.last(&name("a")).unwrap();
+        let last = agents.last(&own).unwrap();
         assert_eq!((last.names.as_slice(), agents.lock().len()), (&["b.example".to_owned()][..], 1));
         assert_eq!(last.age(start + Duration::from_secs(3)), Duration::from_secs(3));
-        agents.came_in(&name("a"));
-        assert_eq!(agents.last(&name("a")), None);
+        agents.came_in(&own);
+        assert_eq!(agents.last(&own), None);
+        // An agent of b was set up as a, and has its own name now.
+        agents.came(&config, &peer("b.example"), Some(&other), "a", start);
+        agents.came_in(&other);
+        assert_eq!(agents.last(&own), None);
+        // Its certificate stands for no backend, so b does not excuse it.
+        agents.came(&config, &peer("spiffe://x/other"), None, "a", start);
+        agents.came_in(&other);
+        assert!(agents.last(&own).is_some());
     }
 }

@@ -335,8 +335,8 @@ impl StateOwner {
                     }
                 }
                 Output::RemovalWithdrawn { backend, id, services, why } => {
-                    let why = withdrawn(why);
-                    tracing::warn!(%backend, id, services, "the removal of this backend was approved, and is over: {why}");
+                    let (why, next) = (why.reason(), after_withdrawal(why));
+                    tracing::warn!(%backend, id, services, "the removal of this backend was approved, and is over: {why}. {next}");
                 }
                 Output::Loss { backend, stage, lost_for } => {
                     let seconds = lost_for.as_secs();
@@ -456,20 +456,18 @@ impl StateOwner {
     }
 }
 
-/// Returns why an order to remove a backend is over, and what to do if it is not meant so.
-fn withdrawn(why: Withdrawal) -> &'static str {
+/// Returns what is left of a backend whose removal is over, and what to do if it is not meant so.
+fn after_withdrawal(why: Withdrawal) -> &'static str {
     match why {
         Withdrawal::Admitted => {
-            "the configuration of this writer admits it. What is left of it stays, and its agent is let in. Where it is to go, see that every \
-             writer has the configuration without it, or delete its object, and approve the removal again"
+            "What is left of it stays, and its agent is let in. Where it is to go, see that every writer has the configuration without it, or \
+             delete its object, and approve the removal again"
         }
         Withdrawal::OtherObject => {
-            "it was approved for an object that is gone, and another one has its name. What is left of it stays. Where it is to go, delete this \
-             object, and approve its removal"
+            "What is left of it stays. Where it is to go, delete this object, and approve its removal"
         }
         Withdrawal::OtherFigures => {
-            "it could not be stored at once, and what would go is another by now. Everything stays as it is. Where it is to go, approve the \
-             removal again, of what is there now"
+            "What is left of it stays. Where it is to go, approve the removal again, of what is there now"
         }
     }
 }

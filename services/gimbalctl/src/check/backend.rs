@@ -127,11 +127,21 @@ fn identity(backend: &pb::Backend) -> CheckResult {
 fn orphans(backend: &pb::Backend) -> CheckResult {
     let (id, name) = ("backend.orphans", &*backend.name);
     let listed = backend.policy.as_ref().is_none_or(|policy| policy.listed);
-    if listed || backend.decommission.is_some() {
+    if listed || backend.decommission.is_some() || has_nothing(backend) {
         return CheckResult::ok(id, name, "");
+    }
+    // A writer learns the source of each backend of its own from the first Hello, and records it.
+    if backend.source_incarnation.is_empty() {
+        return CheckResult::ok(id, name, "this writer has no record of it: its objects are another writer's");
     }
     let hint = format!("gimbalctl decommission --backend {name} --dry-run counts them, and says how they are removed");
     CheckResult::warn(id, name, format!("{} endpoints of it stay in the Gimbal cluster", backend.endpoints), hint)
+}
+
+/// Whether nothing of a backend is published, not even a Service without endpoints.
+fn has_nothing(backend: &pb::Backend) -> bool {
+    let services = backend.policy.as_ref().and_then(|policy| policy.services.as_ref());
+    backend.endpoints == 0 && services.is_none_or(|services| services.used == 0)
 }
 
 fn listed(backend: &pb::Backend) -> CheckResult {
@@ -252,6 +262,7 @@ mod tests {
             complete: true,
             policy: Some(policy),
             agent_version: "gimbal-kubernetes-discoverer/0.1.2".into(),
+            source_incarnation: "uid-of-a".into(),
             certificate_left_ms: Some(90 * 24 * 3_600_000),
             clock_ahead_ms: Some(-20),
             ..Default::default()
@@ -267,7 +278,7 @@ mod tests {
     #[test]
     fn each_trouble_has_a_check_of_its_own() {
         assert_eq!(levels(vec![good()], true), []);
-        let cases: [(Change, &[(&str, CheckLevel)]); 17] = [
+        let cases: [(Change, &[(&str, CheckLevel)]); 20] = [
             (
                 |one| (one.connected, one.trouble) = (false, "no agent is connected".into()),
                 &[
@@ -302,8 +313,25 @@ mod tests {
                 &[("backend.admitted", CheckLevel::Warn)],
             ),
             (
-                |one| one.policy.as_mut().unwrap().listed = false,
+                |one| (one.policy.as_mut().unwrap().listed, one.endpoints) = (false, 5),
                 &[("backend.admitted", CheckLevel::Warn), ("backend.orphans", CheckLevel::Warn)],
+            ),
+            // A Service without endpoints stays as well.
+            (
+                |one| {
+                    let policy = one.policy.as_mut().unwrap();
+                    (policy.listed, policy.services) = (false, Some(pb::QuotaUse { used: 1, limit: None }));
+                },
+                &[("backend.admitted", CheckLevel::Warn), ("backend.orphans", CheckLevel::Warn)],
+            ),
+            (|one| one.policy.as_mut().unwrap().listed = false, &[("backend.admitted", CheckLevel::Warn)]),
+            // What another writer published is no orphan, and not for this one to remove.
+            (
+                |one| {
+                    one.policy.as_mut().unwrap().listed = false;
+                    (one.endpoints, one.source_incarnation) = (5, String::new());
+                },
+                &[("backend.admitted", CheckLevel::Warn)],
             ),
         ];
         for (change, expected) in cases {

@@ -46,6 +46,17 @@ impl End {
         self.answer.service.iter().map(|status| (service_id(status), status.clone())).collect()
     }
 
+    /// Returns whether it knows all of a namespace now: what it does not name elsewhere may be there all the same.
+    fn knows(&self, namespace: &str) -> bool {
+        self.backend.as_ref().is_some_and(|one| knows(one, namespace))
+    }
+
+    /// Returns whether it knows all of the namespace of the Service that another end answered about.
+    fn knows_place_of(&self, other: &Self) -> bool {
+        let source = other.answer.service.as_ref().and_then(|service| service.source.as_ref());
+        source.is_some_and(|source| self.knows(&source.namespace))
+    }
+
     /// Returns whether its endpoint with the address is ready; `None`: it has none.
     fn ready(&self) -> Option<bool> {
         Some(self.answer.address.as_ref()?.endpoint.as_ref()?.ready)
@@ -97,8 +108,7 @@ impl BothEnds {
         let held = writer.known();
         let mut found = Vec::new();
         if let Some(discoverer) = &self.discoverer {
-            let is_known = |namespace: &str| discoverer.backend.as_ref().is_some_and(|one| knows(one, namespace));
-            found = source_with_writer(&discoverer.known(), &held, is_known);
+            found = source_with_writer(&discoverer.known(), &held, |namespace| discoverer.knows(namespace));
         }
         found.extend(writer_with_cluster(&held));
         let first = found.into_iter().next()?;
@@ -112,6 +122,9 @@ impl BothEnds {
         let on_its_way = |end: &End| end.answer.service.as_ref().map(|service| service.message.clone());
         let at_writer = source.and_then(|source| {
             let kind = difference(source.ready(), writer.ready())?;
+            if kind == DifferenceKind::Extra && !source.knows_place_of(writer) {
+                return None;
+            }
             let said = on_its_way(source).filter(|message| !message.is_empty());
             Some(FirstDifference { place: DiffPlace::Writer, kind, what: said.unwrap_or_else(|| writer.cause()) })
         });

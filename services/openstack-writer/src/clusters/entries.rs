@@ -115,9 +115,8 @@ impl Clusters {
         keys.extend(std::mem::take(&mut state.unchecked));
         keys.sort_unstable();
         keys.dedup();
-        for key in keys {
-            self.check(name, &key, now);
-        }
+        keys.iter().for_each(|key| self.check(name, key, now));
+        self.forget_idle_traces(name, &keys);
         self.rank(name, now);
         self.prove(name);
     }
@@ -127,9 +126,9 @@ impl Clusters {
         let knows_all =
             |state: &&mut ClusterState| state.is_current && state.ranking.is_done && state.reading.is_some();
         let Some(state) = self.clusters.get_mut(name).filter(knows_all) else { return };
-        for key in std::mem::take(&mut state.unchecked) {
-            self.check(name, &key, now);
-        }
+        let keys: Vec<DesiredKey> = std::mem::take(&mut state.unchecked).into_iter().collect();
+        keys.iter().for_each(|key| self.check(name, key, now));
+        self.forget_idle_traces(name, &keys);
     }
 
     pub(super) fn check(&mut self, name: &Text, key: &DesiredKey, now: Instant) {
@@ -196,6 +195,8 @@ impl Clusters {
                 state.owners.gone(key);
                 state.ranking.forget(key);
                 state.end.forget_removed(key);
+                // What goes on without its entry says nothing of it.
+                state.traces.forget(key);
                 self.registry.forget(name, key, now);
                 (Outcome::Applied, true)
             }

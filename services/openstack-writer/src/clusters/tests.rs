@@ -4,6 +4,7 @@ mod quota;
 mod refusals;
 mod routers;
 mod streams;
+mod traces;
 
 use gimbal_kuryr_model::{
     Balancing, ClientRanges, DesiredEntry, DesiredKind, DesiredLoadBalancer, DesiredMembers, ListenerId, ListenerKind,

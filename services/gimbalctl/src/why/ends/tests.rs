@@ -104,6 +104,11 @@ fn an_address_differs_first_where_it_did_not_arrive() {
         assert_eq!(ends.lacks_address(), (at_source, sent, published) == (None, None, None));
         assert!(!BothEnds { address: None, ..ends }.lacks_address(), "none was asked about");
     }
+    // What the discoverer cannot read it cannot deny, and what it has read it can.
+    let unread = |ready| End { backend: Some(pb::Backend { complete: false, ..backend("a") }), ..source(ready) };
+    let ends = |ready, sent| BothEnds { address: address(), ..both(unread(ready), writer(sent, Some(true))) };
+    assert_eq!(ends(None, Some(true)).first_difference(), None);
+    assert_eq!(ends(Some(false), Some(true)).first_difference().unwrap().place, DiffPlace::Writer);
     // What the agent says of its Service says more than that the writer has nothing.
     let mut waits = source(Some(true));
     waits.answer.service = Some(pb::ServiceStatus { message: "on its way to the writer".into(), ..status(1, None) });

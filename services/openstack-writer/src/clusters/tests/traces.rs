@@ -1,0 +1,51 @@
+//! Traces of entries that nothing is to be done for any more.
+
+use gimbal_session::TraceContext;
+
+use super::*;
+
+impl Ends {
+    fn begin_trace(&mut self, key: &DesiredKey) {
+        let state = self.all.clusters.get_mut("prod1").unwrap();
+        state.traces.begin(key.clone(), TraceContext::new([1; 16], [1; 8]).unwrap(), self.now);
+    }
+
+    /// Whether the trace of an entry is open, which it is no longer then.
+    fn ends_trace(&mut self, key: &DesiredKey) -> bool {
+        self.all.trace_refused(&"prod1".into(), key, self.now);
+        !self.all.take_settled().is_empty()
+    }
+}
+
+/// Its stream was lost, and the next one does not have it.
+#[test]
+fn an_entry_that_is_gone_has_no_trace() {
+    let web = key("team-a", "web");
+    let mut ends = Ends::new(&[(web.clone(), present("u1", "services"))]);
+    ends.run(5);
+    ends.begin_trace(&web);
+    ends.set(&web, None);
+    assert!(!ends.is_served(&web) && !ends.ends_trace(&web));
+}
+
+#[test]
+fn an_entry_that_is_found_as_it_was_has_no_trace_and_one_that_waits_has() {
+    let [web, gone] = [key("team-a", "web"), key("team-a", "gone")];
+    let entries = [(web.clone(), present("u1", "services")), (gone.clone(), deleting("u2"))];
+    for has_another_policy in [true, false] {
+        let mut ends = Ends::new(&entries);
+        ends.run(30);
+        let awaits = |ends: &Ends, key: &DesiredKey| ends.all.registry.awaits("prod1", key);
+        assert!(awaits(&ends, &web) && !awaits(&ends, &gone));
+        for key in [&web, &gone] {
+            ends.begin_trace(key);
+            ends.all.clusters.get_mut("prod1").unwrap().unchecked.insert(key.clone());
+        }
+        if has_another_policy {
+            ends.all.check_all(&"prod1".into(), ends.now);
+        } else {
+            ends.set(&key("team-a", "new"), Some(present("u3", "services")));
+        }
+        assert!(ends.ends_trace(&web) && !ends.ends_trace(&gone), "{has_another_policy}");
+    }
+}
