@@ -58,7 +58,7 @@ impl<T> RouterController<T> {
     fn keep_ingresses(&mut self) {
         for key in self.dirty.iter().filter(|key| **key != self.settings.ingresses.shared) {
             if let Some(router) = self.routers.get(key).and_then(|item| item.kept.object()) {
-                self.index.keep_at(key, &named_ingresses(router));
+                self.index.keep_at(key, &named_ingresses(router, &self.settings.ingresses.shared));
             }
         }
     }

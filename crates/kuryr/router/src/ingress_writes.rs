@@ -55,7 +55,9 @@ impl<T> RouterController<T> {
                 let held = item.kept.object()?;
                 let report = item.offer.report_of(&held.metadata.meta.uid);
                 // Its routes may not be in the spec yet, or not fit in.
-                let serves = named_ingresses(held).contains(key).then_some(held.metadata.generation);
+                let serves = named_ingresses(held, &self.settings.ingresses.shared)
+                    .contains(key)
+                    .then_some(held.metadata.generation);
                 if serves.is_none() && item.is_as_wanted(held) {
                     self.without_ours(key, old)
                 } else {

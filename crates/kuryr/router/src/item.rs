@@ -187,12 +187,15 @@ pub(crate) fn spec_version(router: &KuryrL7Router) -> (Text, i64) {
     (router.metadata.meta.uid.clone(), router.metadata.generation)
 }
 
-/// The Ingresses that a router was given routes of. What somebody else has written into one of their own is not ours.
-pub(crate) fn named_ingresses(router: &KuryrL7Router) -> BTreeSet<SourceKey> {
+/// The Ingresses that a router was given routes of. What somebody else has written into one of their own is not ours: whoever may make
+/// a KuryrL7Router may label it, and only the shared one has Ingresses of other namespaces.
+pub(crate) fn named_ingresses(router: &KuryrL7Router, shared: &SourceKey) -> BTreeSet<SourceKey> {
     if !is_made_for_ingresses(router) {
         return BTreeSet::new();
     }
-    ingresses_in(&router.spec).collect()
+    let meta = &router.metadata.meta;
+    let is_shared = meta.namespace == shared.namespace && meta.name == shared.name;
+    ingresses_in(&router.spec).filter(|ingress| is_shared || ingress.namespace == meta.namespace).collect()
 }
 
 /// The Ingresses that a spec has routes of, whoever has written it.

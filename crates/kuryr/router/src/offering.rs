@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_crd::names::labels;
+use gimbal_kuryr_crd::{KlrTls, KuryrL7Router};
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
@@ -113,6 +113,7 @@ impl<T> RouterController<T> {
         item.ours = Some(spec_version(&router));
         // Whoever takes the label off changes nothing about what it was made for, and takes no certificate away.
         let labeled = if is_unlabeled { with_label(&router) } else { Arc::clone(&router) };
+        let labeled = if *key == self.settings.ingresses.shared { labeled } else { with_own_secrets(labeled) };
         // It is unpacked only where it matters.
         let is_needed = |entry: &&PackedEntry| !facts.certificates && !entry.is_alone() && entry.owner() == owner;
         let offered = item.offer.offered.as_ref().filter(is_needed).map(PackedEntry::entry);
@@ -135,7 +136,7 @@ impl<T> RouterController<T> {
         let is_new = item.is_new();
         // Of another one, those that leave have left.
         let new = item.kept.object().filter(|_| is_new);
-        let named = new.map(|router| named_ingresses(router)).unwrap_or_default();
+        let named = new.map(|router| named_ingresses(router, &self.settings.ingresses.shared)).unwrap_or_default();
         let is_protected = |ingress: &SourceKey| {
             let item = self.ingresses.get(ingress);
             item.is_none_or(|item| item.is_protected() || (item.pauses.is_failing() && !is_new))
@@ -197,6 +198,21 @@ fn with_label(router: &KuryrL7Router) -> Arc<KuryrL7Router> {
     let mut labeled = router.clone();
     labeled.metadata.meta.labels.insert(labels::ROUTER_OF.into(), "".into());
     Arc::new(labeled)
+}
+
+/// Returns a router without certificates of other namespaces. Only the shared one has these: no tenant's router serves another one's.
+fn with_own_secrets(router: Arc<KuryrL7Router>) -> Arc<KuryrL7Router> {
+    let namespace = &*router.metadata.meta.namespace;
+    let is_own = |tls: &KlrTls| {
+        let secret = tls.secret_name.as_deref().and_then(|secret| secret.split_once('/'));
+        secret.is_none_or(|(of, _)| of == namespace)
+    };
+    if router.spec.tls.iter().all(is_own) {
+        return router;
+    }
+    let mut own = KuryrL7Router::clone(&router);
+    own.spec.tls.retain(is_own);
+    Arc::new(own)
 }
 
 impl<T> RouterItem<T> {

@@ -183,3 +183,25 @@ fn a_wiped_status_takes_no_certificate_away() {
     world.check();
     assert_eq!((offered(&world), hashes(&world)), (1, vec![hash(1).to_string()]));
 }
+
+/// Whoever may make a KuryrL7Router may label it.
+#[test]
+fn a_copy_that_a_tenant_has_labeled_gets_nothing_of_others_and_keeps_no_ingress() {
+    for label in ["shared", "own", "group"] {
+        for restarts in [false, true] {
+            let mut world = with_certificate();
+            let spec = world.api.get(Kind::Router, SHARED).unwrap()["spec"].clone();
+            let labels = json!({"kuryr.openstack.org/l7-router": label});
+            world.api.create(Kind::Router, "evil/copy", json!({"metadata": {"labels": labels}, "spec": spec}));
+            world.rest();
+            if restarts {
+                world.restart(&KINDS);
+                world.rest();
+            }
+            assert_eq!(offered(&world), 1, "{label} {restarts}");
+            world.api.delete(Kind::Ingress, "team/a");
+            world.rest();
+            assert!(world.api.get(Kind::Ingress, "team/a").is_none(), "{label} {restarts}");
+        }
+    }
+}
