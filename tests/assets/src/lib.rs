@@ -42,6 +42,8 @@ const GRAFANA: &str = "0.0.22";
 pub enum Asset {
     /// etcd.
     Etcd,
+    /// etcdutl, which restores snapshots of etcd.
+    Etcdutl,
     /// kube-apiserver.
     ApiServer,
     /// kube-controller-manager.
@@ -80,8 +82,9 @@ pub enum Asset {
 
 impl Asset {
     /// What tests without nodes need, and the tools of the checks.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Etcd,
+        Self::Etcdutl,
         Self::ApiServer,
         Self::ControllerManager,
         Self::Kubectl,
@@ -104,6 +107,7 @@ impl Asset {
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
+            Self::Etcdutl => "etcdutl",
             Self::ApiServer => "kube-apiserver",
             Self::ControllerManager => "kube-controller-manager",
             Self::Kubectl => "kubectl",
@@ -128,7 +132,7 @@ impl Asset {
     #[must_use]
     pub fn version(self) -> &'static str {
         match self {
-            Self::Etcd => ETCD,
+            Self::Etcd | Self::Etcdutl => ETCD,
             Self::ApiServer
             | Self::ControllerManager
             | Self::Kubectl
@@ -183,6 +187,7 @@ impl Asset {
     fn folder(self) -> String {
         match self {
             Self::Etcd
+            | Self::Etcdutl
             | Self::ApiServer
             | Self::ControllerManager
             | Self::Kubectl
@@ -207,6 +212,7 @@ impl Asset {
         let install = |package: &str, tags| Recipe::Install { package: format!("{package}@v{version}"), tags };
         match self {
             Self::Etcd => Recipe::Module { package: "./etcd".to_owned(), stamp: String::new() },
+            Self::Etcdutl => Recipe::Module { package: "go.etcd.io/etcd/etcdutl/v3".to_owned(), stamp: String::new() },
             Self::GrafanaDashboards => Recipe::Module { package: "./grafana".to_owned(), stamp: String::new() },
             Self::ApiServer
             | Self::ControllerManager
@@ -336,6 +342,7 @@ mod tests {
         let module = std::fs::read_to_string(build::module_dir().join("go.mod")).unwrap();
         for line in [
             format!("k8s.io/kubernetes v{KUBERNETES}"),
+            format!("go.etcd.io/etcd/etcdutl/v3 v{ETCD}"),
             format!("go.etcd.io/etcd/server/v3 v{ETCD}"),
             format!("github.com/grafana/grafana-foundation-sdk/go v{GRAFANA}"),
         ] {

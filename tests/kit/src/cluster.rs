@@ -24,7 +24,7 @@ mod users;
 
 pub use api::{Api, Method, Refused, USER_AGENT};
 pub use audit::AuditEntry;
-pub use etcd::Backup;
+pub use etcd::{BUMP, Backup, Snapshot};
 pub use nodes::{Network, NodeCluster, Registry, Site};
 pub use pool::PooledCluster;
 pub use rights::Rights;

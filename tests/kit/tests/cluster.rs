@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use gimbal_testkit::cluster::Refused;
+use gimbal_testkit::cluster::{BUMP, Refused};
 use gimbal_testkit::{Rule, TestCluster, eventually};
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ async fn what_a_cluster_offers() {
     a_restart_keeps_port_and_data(&cluster).await;
     a_paused_server_answers_nothing(&cluster).await;
     compaction_forgets(&cluster).await;
+    a_snapshot_comes_back_with_higher_versions(&cluster).await;
 }
 
 async fn users_have_what_was_granted(cluster: &TestCluster) {
@@ -88,6 +89,25 @@ async fn compaction_forgets(cluster: &TestCluster) {
     let event: Value = serde_json::from_str(&cluster.admin().text(&watch).await.unwrap()).unwrap();
     assert_eq!((event["type"].as_str(), event["object"]["code"].as_i64()), (Some("ERROR"), Some(410)));
     assert_eq!(code(cluster.admin().get(&next).await), 410);
+}
+
+async fn a_snapshot_comes_back_with_higher_versions(cluster: &TestCluster) {
+    let api = cluster.admin();
+    let kept = api.get(&format!("{SERVICES}/a")).await.unwrap();
+    let snapshot = cluster.snapshot().await.unwrap();
+    assert_eq!(code(api.post(SERVICES, &service("later")).await), 200);
+    let before = version(&api.get(SERVICES).await.unwrap());
+    cluster.restore_bumped(&snapshot).await.unwrap();
+    assert_eq!(api.get(&format!("{SERVICES}/a")).await.unwrap(), kept);
+    assert_eq!(code(api.get(&format!("{SERVICES}/later")).await), 404);
+    let after = version(&api.get(SERVICES).await.unwrap());
+    assert!(before < BUMP && after >= BUMP, "{before} is followed by {after}");
+    let watch = format!("{SERVICES}?watch=true&timeoutSeconds=1&resourceVersion={before}");
+    assert_eq!(api.get(&watch).await.unwrap()["object"]["code"], 410);
+}
+
+fn version(list: &Value) -> u64 {
+    list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }
 
 fn code(answer: Result<Value, Refused>) -> u16 {

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use super::backend_removal::expect_finalizer;
 
 pub(crate) const BACKENDS: &str = "/apis/gimbal.projectcontour.io/v1alpha1/backends";
-const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/backends.gimbal.projectcontour.io";
-const OBJECTS: [&str; 2] = ["--backends", "objects"];
+pub(crate) const DEFINITION: &str =
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/backends.gimbal.projectcontour.io";
+pub(crate) const OBJECTS: [&str; 2] = ["--backends", "objects"];
 
 /// Installs the definitions, and grants the rights that go with them.
 pub(crate) async fn scene() -> Scene {
@@ -22,7 +23,7 @@ pub(crate) async fn scene() -> Scene {
     scene
 }
 
-fn file(scene: &Scene) -> PathBuf {
+pub(crate) fn file(scene: &Scene) -> PathBuf {
     let path = scene.path("writer.yaml");
     std::fs::write(&path, "admins: [\"spiffe://gimbal.example/admin\"]\n").unwrap();
     path

@@ -18,6 +18,7 @@ mod absence;
 mod accepted_form;
 mod alerts;
 mod alone;
+mod backend_definition;
 mod backend_events;
 mod backend_objects;
 mod backend_orders;

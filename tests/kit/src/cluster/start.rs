@@ -162,6 +162,11 @@ impl Layout {
         Process::start("etcd", &self.etcd, &self.etcd_args, &self.dir.join("etcd.log"))
     }
 
+    /// Returns the options of etcd that say where its data are, and of which members they are.
+    pub(super) fn etcd_member(&self) -> impl Iterator<Item = &String> {
+        self.etcd_args.iter().filter(|option| ["--data-dir=", "--initial-"].iter().any(|of| option.starts_with(of)))
+    }
+
     /// Has the API server present a certificate of the next authority: it reloads the files itself.
     pub(super) fn serve_by_next_authority(&self) -> anyhow::Result<()> {
         let Pair { cert, key } = self.next_authority.server("apiserver")?;
