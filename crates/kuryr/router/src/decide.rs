@@ -7,9 +7,7 @@ use gimbal_kuryr_resource::{KnownServices, KuryrKind};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{
-    IngressPlace, WantedSpec, has_ingress_finalizer, ingresses_in, is_made_for_ingresses, named_ingresses,
-};
+use crate::item::{IngressPlace, WantedSpec, has_ingress_finalizer, ingresses_in, is_made_for_ingresses};
 
 impl<T> RouterController<T> {
     /// Decides everything that changed.
@@ -57,8 +55,8 @@ impl<T> RouterController<T> {
     /// Lets Ingresses stay where they have routes, where it is not clear which router they ask for.
     fn keep_ingresses(&mut self) {
         for key in self.dirty.iter().filter(|key| **key != self.settings.ingresses.shared) {
-            if let Some(router) = self.routers.get(key).and_then(|item| item.kept.object()) {
-                self.index.keep_at(key, &named_ingresses(router, &self.settings.ingresses.shared));
+            if let Some(item) = self.routers.get(key) {
+                self.index.keep_at(key, &item.named_ingresses(&self.settings.ingresses.shared));
             }
         }
     }

@@ -11,7 +11,7 @@ use gimbal_kuryr_translate::{ingress_status, without_addresses};
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, has_ingress_finalizer, named_ingresses};
+use crate::item::{IngressPlace, has_ingress_finalizer};
 
 impl<T> RouterController<T> {
     pub(crate) fn plan_ingress(&mut self, key: &SourceKey, now: Instant) -> Option<PlannedWrite> {
@@ -55,9 +55,8 @@ impl<T> RouterController<T> {
                 let held = item.kept.object()?;
                 let report = item.offer.report_of(&held.metadata.meta.uid);
                 // Its routes may not be in the spec yet, or not fit in.
-                let serves = named_ingresses(held, &self.settings.ingresses.shared)
-                    .contains(key)
-                    .then_some(held.metadata.generation);
+                let named = item.named_ingresses(&self.settings.ingresses.shared);
+                let serves = named.contains(key).then_some(held.metadata.generation);
                 if serves.is_none() && item.is_as_wanted(held) {
                     self.without_ours(key, old)
                 } else {

@@ -148,6 +148,17 @@ impl<T> RouterItem<T> {
         self.offer.offered.is_none() && self.kept.object().filter(is_unmade).is_some()
     }
 
+    /// The Ingresses that it was given routes of. What somebody else has written into one of their own is not ours: whoever may make a
+    /// KuryrL7Router may label it, and only the `shared` one has Ingresses of other namespaces.
+    pub(crate) fn named_ingresses(&self, shared: &SourceKey) -> BTreeSet<SourceKey> {
+        let Some(router) = self.kept.object().filter(|router| is_made_for_ingresses(router)) else {
+            return BTreeSet::new();
+        };
+        let meta = &router.metadata.meta;
+        let is_shared = meta.namespace == shared.namespace && meta.name == shared.name;
+        ingresses_in(&router.spec).filter(|ingress| is_shared || ingress.namespace == meta.namespace).collect()
+    }
+
     /// Whether something is in the way of what it is to have, which may last. `report` is the writer's last one.
     pub(crate) fn is_impeded(&self, report: Option<&LoadBalancerReport>) -> bool {
         let phase = report.map(|report| report.phase);
@@ -185,17 +196,6 @@ pub(crate) fn is_made_for_ingresses(router: &KuryrL7Router) -> bool {
 /// Names the spec of a KuryrL7Router: the API server counts its changes.
 pub(crate) fn spec_version(router: &KuryrL7Router) -> (Text, i64) {
     (router.metadata.meta.uid.clone(), router.metadata.generation)
-}
-
-/// The Ingresses that a router was given routes of. What somebody else has written into one of their own is not ours: whoever may make
-/// a KuryrL7Router may label it, and only the shared one has Ingresses of other namespaces.
-pub(crate) fn named_ingresses(router: &KuryrL7Router, shared: &SourceKey) -> BTreeSet<SourceKey> {
-    if !is_made_for_ingresses(router) {
-        return BTreeSet::new();
-    }
-    let meta = &router.metadata.meta;
-    let is_shared = meta.namespace == shared.namespace && meta.name == shared.name;
-    ingresses_in(&router.spec).filter(|ingress| is_shared || ingress.namespace == meta.namespace).collect()
 }
 
 /// The Ingresses that a spec has routes of, whoever has written it.

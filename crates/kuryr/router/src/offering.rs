@@ -1,5 +1,6 @@
 //! Decides what is offered.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::names::labels;
@@ -12,7 +13,7 @@ use gimbal_model::SourceKey;
 use gimbal_session::KeptEntry as _;
 
 use crate::RouterController;
-use crate::item::{IngressPlace, RouterItem, has_finalizer, is_made_for_ingresses, named_ingresses, spec_version};
+use crate::item::{IngressPlace, RouterItem, has_finalizer, is_made_for_ingresses, spec_version};
 
 /// Whether an owner goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,8 +136,7 @@ impl<T> RouterController<T> {
         let Some(item) = self.routers.get(key) else { return true };
         let is_new = item.is_new();
         // Of another one, those that leave have left.
-        let new = item.kept.object().filter(|_| is_new);
-        let named = new.map(|router| named_ingresses(router, &self.settings.ingresses.shared)).unwrap_or_default();
+        let named = if is_new { item.named_ingresses(&self.settings.ingresses.shared) } else { BTreeSet::new() };
         let is_protected = |ingress: &SourceKey| {
             let item = self.ingresses.get(ingress);
             item.is_none_or(|item| item.is_protected() || (item.pauses.is_failing() && !is_new))

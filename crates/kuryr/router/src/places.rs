@@ -8,20 +8,14 @@ use gimbal_kuryr_resource::KuryrKind;
 use gimbal_model::SourceKey;
 
 use crate::RouterController;
-use crate::item::{
-    IngressItem, IngressPlace, IngressProof, RouterItem, has_ingress_finalizer, named_ingresses, spec_version,
-};
+use crate::item::{IngressItem, IngressPlace, IngressProof, RouterItem, has_ingress_finalizer, spec_version};
 
 impl<T> RouterController<T> {
     /// Decides which Ingresses a router serves. One that it does not serve yet has its finalizer first.
     pub(crate) fn place_ingresses(&mut self, key: &SourceKey) {
         let served = self.to_be_served(key);
         let Some(item) = self.routers.get_mut(key) else { return };
-        let named = item
-            .kept
-            .object()
-            .map(|router| named_ingresses(router, &self.settings.ingresses.shared))
-            .unwrap_or_default();
+        let named = item.named_ingresses(&self.settings.ingresses.shared);
         let before: BTreeSet<SourceKey> = item.ingresses.keys().cloned().collect();
         for ingress in before.iter().chain(&named).filter(|ingress| !served.contains(*ingress)) {
             match item.ingresses.get(ingress) {
@@ -89,9 +83,7 @@ impl<T> RouterController<T> {
             return BTreeSet::new();
         }
         let item = self.routers.get(key);
-        let named = item
-            .and_then(|item| item.kept.object())
-            .map(|router| named_ingresses(router, &self.settings.ingresses.shared));
+        let named = item.map(|item| item.named_ingresses(&self.settings.ingresses.shared));
         let is_served = |ingress: &SourceKey| {
             let of_ingress = self.ingresses.get(ingress);
             let is_protected = || of_ingress.is_some_and(|item| item.is_protected());
@@ -122,11 +114,7 @@ impl<T> RouterController<T> {
     /// old.
     fn moving_from(&self, key: &SourceKey) -> Vec<SourceKey> {
         let Some(item) = self.routers.get(key) else { return Vec::new() };
-        let named = item
-            .kept
-            .object()
-            .map(|router| named_ingresses(router, &self.settings.ingresses.shared))
-            .unwrap_or_default();
+        let named = item.named_ingresses(&self.settings.ingresses.shared);
         let waits = |ingress: &&SourceKey| {
             let is_here = item.ingresses.get(*ingress).is_none_or(|place| *place == IngressPlace::Served);
             let other = self.router_for(ingress).filter(|other| *other != key);
@@ -142,7 +130,7 @@ impl<T> RouterController<T> {
             let report = item.offer.report_of(&held.metadata.meta.uid);
             let routes = report.as_ref().and_then(|report| report.objects.routes.as_ref());
             let is_there = routes.is_some_and(|routes| routes.serve(&route_name(ingress), held.metadata.generation));
-            is_there && named_ingresses(held, &self.settings.ingresses.shared).contains(ingress)
+            is_there && item.named_ingresses(&self.settings.ingresses.shared).contains(ingress)
         })
     }
 
@@ -162,11 +150,7 @@ impl<T> RouterController<T> {
             return false;
         }
         let Some(item) = self.routers.get(key) else { return false };
-        let named = item
-            .kept
-            .object()
-            .map(|router| named_ingresses(router, &self.settings.ingresses.shared))
-            .unwrap_or_default();
+        let named = item.named_ingresses(&self.settings.ingresses.shared);
         let leaving = item
             .ingresses
             .iter()
@@ -202,11 +186,7 @@ impl<T> RouterController<T> {
         let report = owner.as_ref().and_then(|owner| item.offer.report_of(owner));
         let is_gone = item.kept.object().is_none() && item.offer.offered.is_none();
         let was_never_made = owner.is_some() && item.unmade == owner && item.offer.offered.is_none();
-        let named = item
-            .kept
-            .object()
-            .map(|router| named_ingresses(router, &self.settings.ingresses.shared))
-            .unwrap_or_default();
+        let named = item.named_ingresses(&self.settings.ingresses.shared);
         let is_impeded = item.is_impeded(report.as_deref());
         let mut left = Vec::new();
         for (ingress, place) in &mut item.ingresses {

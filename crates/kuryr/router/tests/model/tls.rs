@@ -205,3 +205,22 @@ fn a_copy_that_a_tenant_has_labeled_gets_nothing_of_others_and_keeps_no_ingress(
         }
     }
 }
+
+/// As one of a controller that was moved, or one that somebody gave a status.
+#[test]
+fn a_labeled_router_with_a_status_gets_no_certificate_of_others() {
+    let mut world = with_certificate();
+    let shared = world.api.get(Kind::Router, SHARED).unwrap().clone();
+    let mut copy = json!({"spec": shared["spec"], "status": shared["status"]});
+    copy["metadata"] = json!({
+        "labels": {"kuryr.openstack.org/l7-router": "shared"}, "finalizers": shared["metadata"]["finalizers"],
+        // Its creation is one more.
+        "generation": shared["metadata"]["generation"].as_i64().unwrap() - 1,
+    });
+    world.api.create(Kind::Router, "evil/copy", copy);
+    world.restart(&KINDS);
+    world.rest();
+    let of_copy = world.offered.iter().filter(|(key, _)| &*key.namespace == "evil");
+    assert_eq!(of_copy.count(), 1, "it is offered");
+    assert_eq!(offered(&world), 1, "with no certificate");
+}

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gimbal_testkit::eventually;
 use gimbal_tests::{WayBack, metric};
 
 use super::calls::{self, Calls};
@@ -120,15 +121,12 @@ async fn until_lists(stage: &WayBack, marks: [usize; 2]) -> anyhow::Result<()> {
 /// Waits until the writer has seen every load balancer as it should be: it tells nothing of those that it has not listed.
 async fn until_ready(stage: &WayBack, all: usize) -> anyhow::Result<()> {
     let port = stage.writer.as_ref().context("the writer does not run")?.admin_port;
-    let end = Instant::now() + WITHIN;
-    loop {
+    let ready = eventually("all load balancers are ready", WITHIN, async || {
         let ready = metric(port, "gimbal_openstack_writer_load_balancers", "state=\"ready\"").await?;
-        if (ready - number(all)).abs() < 0.5 {
-            return Ok(());
-        }
-        anyhow::ensure!(Instant::now() < end, "{ready} of {all} are ready\n{}", stage.logs());
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
+        anyhow::ensure!((ready - number(all)).abs() < 0.5, "{ready} of {all} are");
+        Ok::<_, anyhow::Error>(())
+    });
+    ready.await.with_context(|| stage.logs())
 }
 
 /// One load balancer is deleted by hand: how long until the status names the one in its place.
@@ -141,14 +139,12 @@ async fn repair(stage: &WayBack, outcome: &mut Outcome) -> anyhow::Result<()> {
     let former = id().await?;
     let begin = Instant::now();
     stage.cloud.delete(&format!("/loadbalancers/{former}")).await?;
-    loop {
+    let made = eventually("its status names another", WITHIN, async || {
         let now = id().await?;
-        if !now.is_empty() && now != former {
-            break;
-        }
-        anyhow::ensure!(begin.elapsed() < WITHIN, "it is not made again\n{}", stage.logs());
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+        anyhow::ensure!(!now.is_empty() && now != former, "it names {now:?}");
+        Ok::<_, anyhow::Error>(())
+    });
+    made.await.with_context(|| stage.logs())?;
     let what = "a load balancer that was deleted by hand: until the status names another";
     outcome.figures.push(Figure::new(what, begin.elapsed().as_secs_f64(), "s").aim(Aim::AtMost(REPAIRED)));
     Ok(())
