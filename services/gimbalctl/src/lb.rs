@@ -100,7 +100,7 @@ pub struct WhichEntry {
     #[arg(value_parser = entry)]
     entry: EntryRef,
     /// The cluster; may be left out with a cluster's own certificate
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     cluster: String,
 }
 
@@ -108,7 +108,7 @@ pub struct WhichEntry {
 #[derive(Debug, Args)]
 pub struct WhichOnes {
     /// Of this cluster
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     cluster: String,
     /// In this namespace
     #[arg(short, long)]

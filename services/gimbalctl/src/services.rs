@@ -20,7 +20,7 @@ use crate::table::columns;
 #[derive(Debug, Args)]
 pub struct WhichServices {
     /// Of this backend
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     backend: String,
     /// In this namespace of the source
     #[arg(short, long)]

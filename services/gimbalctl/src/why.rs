@@ -26,7 +26,7 @@ pub struct WhyArgs {
     #[arg(value_name = "NAMESPACE/NAME[/ADDRESS]", value_parser = asked_about)]
     about: AskedAbout,
     /// The backend
-    #[arg(long, default_value = "")]
+    #[arg(long, default_value = "", hide_default_value = true)]
     backend: String,
     /// The discoverer of the backend, which is asked, too: its URL, asked with --tls-cert and --tls-key, or the name of a context
     /// that has both [default: the one that the context in use names for the backend]

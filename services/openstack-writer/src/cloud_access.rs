@@ -296,7 +296,24 @@ impl CloudAccess {
 }
 
 fn read_failed(error: &Error) -> CallAnswer {
-    CallAnswer::ReadFailed { words: error.to_string(), retry_after: error.retry_after() }
+    CallAnswer::ReadFailed { words: unreadable(error), retry_after: error.retry_after() }
+}
+
+/// Returns why a read failed, as the cluster may learn it: its tenants see it in an Event. The log says where OpenStack is, too.
+fn unreadable(error: &Error) -> String {
+    match (error, answer_in(error)) {
+        // The words of a redirect, or of a failure inside the service, name its addresses.
+        (Error::Refused { .. } | Error::Server { .. }, Some(answer)) => {
+            format!("OpenStack answers {}", answer.split(' ').next().unwrap_or_default())
+        }
+        (_, Some(answer)) => format!("OpenStack answers {answer}"),
+        (Error::Timeout { .. }, None) => "OpenStack does not answer".to_owned(),
+        (Error::Cut { .. } | Error::RepeatedPage { .. } | Error::InvalidMarker { .. }, None) => {
+            "OpenStack does not return its list as a whole".to_owned()
+        }
+        (Error::Undecodable { .. } | Error::TooLarge { .. }, None) => "OpenStack's answer cannot be used".to_owned(),
+        (error, None) => unsendable(error).to_owned(),
+    }
 }
 
 async fn read_rows(session: &Session, at: &ServiceEndpoint, read: &CloudRead) -> Result<CallAnswer, Error> {

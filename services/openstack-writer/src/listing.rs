@@ -111,7 +111,7 @@ pub(crate) fn status(cluster: &str, state: &ClusterState, key: &DesiredKey) -> O
         cluster: cluster.to_owned(),
         key: Some(key.into()),
         owner: entry.owner().to_string(),
-        phase: phase(report.map_or(Phase::Waiting, PackedReport::phase)).into(),
+        phase: phase(shown_phase(report.map_or(Phase::Waiting, PackedReport::phase), entry.is_deleting())).into(),
         deleting: entry.is_deleting(),
         ..pb::LoadBalancerStatus::default()
     };
@@ -161,6 +161,15 @@ fn reported(status: &mut pb::LoadBalancerStatus, report: &LoadBalancerReport) {
 
 fn cut(words: &str) -> String {
     words.chars().take(WORDS).collect()
+}
+
+/// Returns the phase of an entry. The last report may be of before its owner began to go: while its project cannot be read, none
+/// follows it.
+fn shown_phase(reported: Phase, is_deleting: bool) -> Phase {
+    match reported {
+        Phase::Waiting | Phase::Making | Phase::Ready | Phase::Degraded if is_deleting => Phase::Removing,
+        reported => reported,
+    }
 }
 
 fn phase(phase: Phase) -> pb::Phase {
@@ -342,5 +351,20 @@ mod tests {
         assert_eq!(shown(tagged, "", &[]), ("update port port ".to_owned(), vec!["~ tags: [\"a\"]".to_owned()]));
         let failover = CloudChange::FailoverBalancer { id: "lb".to_owned() };
         assert_eq!(shown(failover, "web", &[]), ("update loadbalancer lb web".to_owned(), Vec::new()));
+    }
+
+    #[test]
+    fn what_its_owner_leaves_is_being_removed_whatever_was_reported_before() {
+        for (reported, shown) in [
+            (Phase::Waiting, Phase::Removing),
+            (Phase::Ready, Phase::Removing),
+            (Phase::Degraded, Phase::Removing),
+            (Phase::Blocked, Phase::Blocked),
+            (Phase::Held, Phase::Held),
+            (Phase::Gone, Phase::Gone),
+        ] {
+            assert_eq!(shown_phase(reported, true), shown, "{reported:?}");
+            assert_eq!(shown_phase(reported, false), reported);
+        }
     }
 }

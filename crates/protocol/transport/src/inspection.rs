@@ -37,7 +37,7 @@ impl Viewer {
         match self {
             Self::Backend(own) if backend.is_empty() => own.as_str().clone_into(backend),
             _ if !backend.is_empty() && !self.sees(backend) => {
-                return Err(Status::permission_denied(format!("the certificate does not see backend {backend:?}")));
+                return Err(Status::permission_denied(format!("the certificate does not see {backend:?}")));
             }
             _ => {}
         }
