@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let Args { worlds, seconds, first, only } = args;
     let mut command = shell::command("nice");
     command.args(["-n", "19"]).arg(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["test", "--profile", "quick"]);
+    command.args(["test", "--profile", "quick", "--no-fail-fast"]);
     for (package, file) in TESTS {
         command.args(["--package", package, "--test", file]);
     }

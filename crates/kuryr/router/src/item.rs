@@ -6,7 +6,7 @@ use std::time::Instant;
 use gimbal_kubernetes_objects::{Ingress, LifecycleMeta};
 use gimbal_kuryr_crd::names::{finalizers, labels};
 use gimbal_kuryr_crd::{KuryrL7Router, KuryrL7RouterSpec};
-use gimbal_kuryr_model::{LoadBalancerReport, Phase, Text};
+use gimbal_kuryr_model::{CertificateHash, LoadBalancerReport, Phase, Text};
 use gimbal_kuryr_resource::{KeptObject, ObjectPauses, OfferedEntry, Told, shows_ready};
 use gimbal_kuryr_translate::{Finding, NotStreamed};
 use gimbal_model::SourceKey;
@@ -68,6 +68,8 @@ pub(crate) struct RouterItem<T> {
     pub(crate) unmade: Option<Text>,
     /// UID and generation of the one whose spec we have written, or offered, last.
     pub(crate) ours: Option<(Text, i64)>,
+    /// Certificates in its spec that Secrets of its own namespace have had since this process began.
+    pub(crate) own_certificates: BTreeSet<CertificateHash>,
     /// Ingresses that may have routes here.
     pub(crate) ingresses: BTreeMap<SourceKey, IngressPlace>,
     /// Whether it is translated anew, once that is possible.
@@ -117,6 +119,7 @@ impl<T> Default for RouterItem<T> {
             lost: None,
             unmade: None,
             ours: None,
+            own_certificates: BTreeSet::new(),
             ingresses: BTreeMap::new(),
             stale: true,
             wanted: WantedSpec::None,

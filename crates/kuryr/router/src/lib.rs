@@ -28,6 +28,7 @@
 //! call: [`decide`](RouterController::decide) gives it the Services as the other controller knows them, after anything has
 //! happened and before [`next_write`](RouterController::next_write) and [`drain`](RouterController::drain).
 
+mod certificates;
 mod controller;
 mod counts;
 mod decide;

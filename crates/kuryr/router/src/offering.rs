@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use gimbal_kuryr_crd::KuryrL7Router;
 use gimbal_kuryr_crd::names::labels;
-use gimbal_kuryr_crd::{KlrTls, KuryrL7Router};
 use gimbal_kuryr_model::{DesiredEntry, Text};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::{NotStreamed, desired_router, router_owner_alone};
@@ -91,6 +91,7 @@ impl<T> RouterController<T> {
     fn present(&mut self, key: &SourceKey) -> Option<DesiredEntry> {
         let facts = self.facts.clone()?;
         let are_protected = self.are_protected(key);
+        let foreign = self.foreign_certificates(key)?;
         let item = self.routers.get_mut(key)?;
         let router = item.kept.shown()?.clone();
         let owner = &router.metadata.meta.uid;
@@ -114,7 +115,7 @@ impl<T> RouterController<T> {
         item.ours = Some(spec_version(&router));
         // Whoever takes the label off changes nothing about what it was made for, and takes no certificate away.
         let labeled = if is_unlabeled { with_label(&router) } else { Arc::clone(&router) };
-        let labeled = if *key == self.settings.ingresses.shared { labeled } else { with_own_secrets(labeled) };
+        let labeled = foreign.left_out_of(labeled);
         // It is unpacked only where it matters.
         let is_needed = |entry: &&PackedEntry| !facts.certificates && !entry.is_alone() && entry.owner() == owner;
         let offered = item.offer.offered.as_ref().filter(is_needed).map(PackedEntry::entry);
@@ -198,21 +199,6 @@ fn with_label(router: &KuryrL7Router) -> Arc<KuryrL7Router> {
     let mut labeled = router.clone();
     labeled.metadata.meta.labels.insert(labels::ROUTER_OF.into(), "".into());
     Arc::new(labeled)
-}
-
-/// Returns a router without certificates of other namespaces. Only the shared one has these: no tenant's router serves another one's.
-fn with_own_secrets(router: Arc<KuryrL7Router>) -> Arc<KuryrL7Router> {
-    let namespace = &*router.metadata.meta.namespace;
-    let is_own = |tls: &KlrTls| {
-        let secret = tls.secret_name.as_deref().and_then(|secret| secret.split_once('/'));
-        secret.is_none_or(|(of, _)| of == namespace)
-    };
-    if router.spec.tls.iter().all(is_own) {
-        return router;
-    }
-    let mut own = KuryrL7Router::clone(&router);
-    own.spec.tls.retain(is_own);
-    Arc::new(own)
 }
 
 impl<T> RouterItem<T> {

@@ -12,8 +12,10 @@ use crate::RouterController;
 impl<T> RouterController<T> {
     pub(crate) fn secret_set(&mut self, secret: KnownSecret) {
         let key = secret.key.clone();
+        let hash = secret.state.as_ref().ok().map(|certificate| certificate.hash);
         if self.secrets.apply(secret) {
             self.index.secret_changed(&key);
+            self.certificate_appeared(hash);
         }
     }
 
@@ -48,9 +50,13 @@ impl<T> RouterController<T> {
     }
 
     /// Returns the Secrets that may have the content with this hash. Only certificates that are offered are given away: a hash that
-    /// the writer has from somewhere else gets it nothing.
+    /// the writer has from somewhere else gets it nothing. While a router is offered with one that became another namespace's,
+    /// nobody gets it: the writer stores it for each that wants it.
     #[must_use]
     pub fn secrets_with(&self, hash: CertificateHash) -> Vec<SourceKey> {
+        if self.has_intruder(hash) {
+            return Vec::new();
+        }
         let offered = self.routers.values().filter_map(|item| item.offer.offered.as_ref());
         let entries: Vec<_> = offered.map(PackedEntry::entry).collect();
         let routings = entries.iter().filter_map(|entry| match &**entry {

@@ -6,7 +6,7 @@ use gimbal_kuryr_model::{DesiredEntry, ListenerId, PoolId, Text};
 use serde_json::Value;
 
 use crate::actor::Actor;
-use crate::change::CloudChange;
+use crate::change::{ApiService, CloudChange};
 use crate::children::listener_at;
 use crate::mark::{port_tag, service_of};
 use crate::member_turns::MemberTurns;
@@ -107,11 +107,12 @@ impl Actor {
             _ => self.part_of(change),
         };
         let is_secret = matches!(change, CloudChange::CreateSecret { .. } | CloudChange::DeleteSecret { .. });
+        let is_beside = change.request().service != ApiService::Octavia && !self.seen.balancers.is_empty();
         let refusal = refusal.with_words(|words| self.about_certificate(&part, words));
         let memory = &mut self.memory;
         match refusal {
-            // A key manager that is busy stops nothing else.
-            ServiceRefusal::Busy(after) if is_secret => self.part_failed(part, now, after),
+            // A service that is busy stops nothing of the others: members and routes go on.
+            ServiceRefusal::Busy(after) if is_secret || is_beside => self.part_failed(part, now, after),
             // It is no secret that has changed.
             ServiceRefusal::Invalid(words) | ServiceRefusal::Unsupported(words) if is_secret => {
                 memory.block(part, Block::Certificate(words), now + BLOCKED_FOR);

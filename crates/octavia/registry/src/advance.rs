@@ -19,12 +19,16 @@ use crate::turns::cost;
 
 /// After this many other changes of what Octavia has, a creation comes first.
 const CHANGES_PER_CREATION: u32 = 4;
+/// After this many changes of other services, one of what Octavia has comes first: members must not wait for a crowd of floating IPs.
+const CHANGES_BEFORE_OCTAVIA: u32 = 4;
 /// At most this many parts that lack a quota are passed over in one turn.
 const PARTS_IN_A_TURN: usize = 64;
 /// The time from one such turn to the next.
 const BETWEEN_TURNS: std::time::Duration = std::time::Duration::from_millis(50);
 /// After this time a report says that the work goes on.
 pub(crate) const SLOW: std::time::Duration = std::time::Duration::from_secs(5);
+/// What lists have to confirm waits for them at most for this long after a stream began, if its wish has changed: then it looks by itself.
+const LISTS_AWAITED: std::time::Duration = std::time::Duration::from_secs(30);
 /// For this long after a stream began, something may appear that another writer has asked for before it was killed.
 const LATE: std::time::Duration = std::time::Duration::from_secs(10);
 
@@ -80,6 +84,9 @@ impl ManagedCluster {
         lines.push(Line::Octavia);
         let creations: Vec<Line> = of_kind(|line| matches!(line, Line::Creation(_))).collect();
         lines.splice(at..at, creations);
+        if self.since_octavia >= CHANGES_BEFORE_OCTAVIA {
+            lines.insert(0, Line::Octavia);
+        }
         lines
             .into_iter()
             .filter(|line| shared.pace.may_change(line, now))
@@ -132,8 +139,11 @@ impl ManagedCluster {
     ) -> CallToMake {
         match line {
             Line::Creation(_) => self.since_creation = 0,
-            Line::Octavia => self.since_creation += 1,
-            Line::Neutron | Line::VipPort(_) | Line::KeyManager | Line::Looks => {}
+            Line::Octavia => {
+                self.since_creation += 1;
+                self.since_octavia = 0;
+            }
+            Line::Neutron | Line::VipPort(_) | Line::KeyManager | Line::Looks => self.since_octavia += 1,
         }
         if let Some(bucket) = &mut self.bucket {
             bucket.take(now);
@@ -182,8 +192,14 @@ impl ManagedCluster {
         }
         if cell.confirmed != self.life {
             if waits_for_lists(owner, cell) && !self.poller.has_listed(self.life) {
-                cell.state = CellState::Unlisted;
-                return None;
+                // What is wanted of it has changed, and one slow list must not hold that up.
+                let is_late = cell.looked_at.is_some() && cell.wanted_at.is_some();
+                let until = self.alive_since.filter(|_| is_late).map(|since| since + LISTS_AWAITED);
+                if until.is_none_or(|until| now < until) {
+                    cell.state = CellState::Unlisted;
+                    self.set_timer(owner, cell, until);
+                    return None;
+                }
             }
             cell.actor.look_again();
         }

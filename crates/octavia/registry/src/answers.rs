@@ -31,12 +31,17 @@ impl ManagedCluster {
     /// Takes what came of a read; `None` if it failed.
     pub(crate) fn was_read(
         &mut self,
-        what: ReadFor,
-        project: &Text,
+        planned: PlannedRead,
         rows: Option<Vec<Value>>,
         shared: &mut RegistryCore,
         now: Instant,
     ) {
+        let planned = match rows {
+            None => self.repeat(planned),
+            Some(_) => Some(planned),
+        };
+        let Some(PlannedRead { what, project, .. }) = planned else { return };
+        let project = &project;
         match what {
             ReadFor::Look { owner, number, part } => {
                 self.look_read(&owner, (number, &part), project, rows, shared, now);
@@ -120,6 +125,20 @@ impl ManagedCluster {
         }
     }
 
+    /// Plans a read of a look that failed once more, if it is worth that. Returns it otherwise.
+    fn repeat(&mut self, planned: PlannedRead) -> Option<PlannedRead> {
+        if let ReadFor::Look { owner, number, part } = &planned.what
+            && *part != LookPart::Secrets
+            && let Some(CellState::Looking(look)) = self.cells.get_mut(owner).map(|cell| &mut cell.state)
+            && look.number == *number
+            && look.repeats(&planned.project)
+        {
+            self.reads.push_back(planned);
+            return None;
+        }
+        Some(planned)
+    }
+
     /// Ends a read of an owner. `take` returns whether there was anything to take.
     fn with_reading(&mut self, owner: &Text, now: Instant, take: impl FnOnce(&mut crate::cell::Cell, Instant) -> bool) {
         let Some(mut cell) = self.cells.remove(owner) else { return };
@@ -156,11 +175,13 @@ impl ManagedCluster {
         if let CellState::Looking(look) = &mut cell.state
             && look.number == number
         {
+            look.answered();
             match rows {
                 Some(rows) => more = look.rows(part, project, rows),
                 None if *part == LookPart::Secrets => more = look.secrets_unread(project),
                 None => more = look.read_failed(project),
             }
+            more = look.plan(more);
             if look.is_over()
                 && let CellState::Looking(mut look) = std::mem::replace(&mut cell.state, CellState::Ready)
             {

@@ -133,6 +133,8 @@ pub(crate) struct ManagedCluster {
     /// What owners have adopted, and when, until they have seen it.
     pub(crate) adopted: BTreeMap<Text, (Text, Instant)>,
     pub(crate) since_creation: u32,
+    /// Changes of other services since the last one of what Octavia has.
+    pub(crate) since_octavia: u32,
     pub(crate) replacements: Replacements,
     pub(crate) contents: WantedContents,
 }
@@ -189,6 +191,7 @@ impl ManagedCluster {
             adoptions: BTreeMap::new(),
             adopted: BTreeMap::new(),
             since_creation: 0,
+            since_octavia: 0,
             replacements: Replacements::default(),
             contents: WantedContents::default(),
             settings,

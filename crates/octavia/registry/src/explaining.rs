@@ -111,7 +111,9 @@ impl Registry {
         match &cell.state {
             CellState::Ready => "is about to decide".to_owned(),
             CellState::Looking(_) | CellState::Reading => format!("reads{}", self.asked_pause(None, now)),
-            CellState::InLine(Line::Looks) if is_newcomer(cell.actor.desired().owner(), cell) => {
+            CellState::InLine(Line::Looks)
+                if is_newcomer(cell.actor.desired().owner(), cell) && self.shared.pace.may_look(now) =>
+            {
                 let creation = Line::Creation(cell.project.clone());
                 let pause = self.asked_pause(Some(&creation), now);
                 format!("waits until there is room for one more to be made in its project{pause}")

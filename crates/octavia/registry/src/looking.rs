@@ -124,6 +124,7 @@ impl ManagedCluster {
         if cell.is_orphan || cell.is_deleting() {
             reads.extend(look.add(self.strays.get(owner).map(Vec::as_slice).unwrap_or_default()));
         }
+        let reads = look.plan(reads);
         self.plan_look(owner, look.number, reads);
         cell.is_outdated = false;
         cell.state = CellState::Looking(Box::new(look));

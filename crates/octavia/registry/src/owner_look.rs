@@ -6,7 +6,7 @@ mod stray;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
@@ -46,6 +46,11 @@ pub(crate) enum LookPart {
     /// The secrets of a project.
     Secrets,
 }
+
+/// How many reads of one look are planned at once. A router with hundreds of policies has as many, and others look meanwhile.
+const READS_AT_ONCE: usize = 12;
+/// One read of so many may fail and is made again: where some are refused or lost, a look at hundreds would never end.
+const READS_PER_REPEAT: usize = 8;
 
 /// A read, and the project that it is made in.
 pub(crate) type LookRead = (LookPart, Text, CloudRead);
@@ -97,7 +102,12 @@ pub(crate) struct OwnerLook {
     asked: BTreeSet<LookPart>,
     /// Whether floating IPs are still to be found by the ports of VIPs.
     asks_for_floating: bool,
+    /// Reads that are not answered yet, those that wait among them.
     outstanding: usize,
+    /// Reads that are not planned yet.
+    waiting: VecDeque<LookRead>,
+    planned: usize,
+    repeated: usize,
     failed: bool,
     /// Projects whose reads may fail: what is there is then taken for unknown, and left out.
     spared: BTreeSet<Text>,
@@ -139,6 +149,9 @@ impl OwnerLook {
             asked: BTreeSet::new(),
             asks_for_floating: true,
             outstanding: 0,
+            waiting: VecDeque::new(),
+            planned: 0,
+            repeated: 0,
             failed: false,
             spared: BTreeSet::new(),
             unread: BTreeSet::new(),
@@ -276,6 +289,26 @@ impl OwnerLook {
         more
     }
 
+    /// Adds reads, and returns those that may be planned now.
+    pub(crate) fn plan(&mut self, reads: Vec<LookRead>) -> Vec<LookRead> {
+        self.waiting.extend(reads);
+        let now = READS_AT_ONCE.saturating_sub(self.planned).min(self.waiting.len());
+        self.planned += now;
+        self.waiting.drain(..now).collect()
+    }
+
+    /// Takes note that a planned read was answered.
+    pub(crate) fn answered(&mut self) {
+        self.planned = self.planned.saturating_sub(1);
+    }
+
+    /// Whether a read in a project that failed is to be made again.
+    pub(crate) fn repeats(&mut self, project: &Text) -> bool {
+        let may_repeat = !self.spared.contains(project) && self.repeated < self.asked.len() / READS_PER_REPEAT;
+        self.repeated += usize::from(may_repeat);
+        may_repeat
+    }
+
     /// Takes note that a read in a project failed. Returns what is to be read nevertheless.
     pub(crate) fn read_failed(&mut self, project: &Text) -> Vec<LookRead> {
         self.unpack();
@@ -334,8 +367,9 @@ impl OwnerLook {
         }
     }
 
+    /// Whether everything was read, or the rest is of no use.
     pub(crate) fn is_over(&self) -> bool {
-        self.outstanding == 0
+        self.outstanding == 0 || self.failed
     }
 
     /// Returns what was seen, and the rows for [`print_of`](crate::fingerprint::print_of); `None` if anything could not be

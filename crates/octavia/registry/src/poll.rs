@@ -58,6 +58,11 @@ impl PollPart {
     pub(crate) fn is_long(self) -> bool {
         matches!(self, Self::Balancers | Self::Listeners | Self::Pools | Self::Policies)
     }
+
+    /// Whether it is needed to tell which owners have something, and how many members.
+    fn finds_owners(self) -> bool {
+        matches!(self, Self::Balancers | Self::Pools)
+    }
 }
 
 #[derive(Debug)]
@@ -65,6 +70,8 @@ struct PollRun {
     begun: Instant,
     life: u32,
     outstanding: usize,
+    /// Those of them that show which owners have something.
+    finding: usize,
     /// Projects that could not be read, and why.
     failed: BTreeMap<Text, Text>,
     /// Those of them whose load balancers could not be.
@@ -220,6 +227,7 @@ impl ManagedCluster {
             begun: now,
             life: self.life,
             outstanding: reads.len(),
+            finding: reads.iter().filter(|(part, ..)| part.finds_owners()).count(),
             failed: BTreeMap::new(),
             unnamed: BTreeSet::new(),
             balancers: Vec::new(),
@@ -287,8 +295,24 @@ impl ManagedCluster {
         self.list_ends(part, shared, now);
     }
 
+    /// Tells what exists as soon as that is known: everything that is wanted waits for it after a start, and must not wait for the
+    /// slowest list of all.
+    fn tell_found_early(&mut self, part: PollPart, shared: &mut RegistryCore) {
+        let Some(run) = self.poller.run.as_mut().filter(|_| part.finds_owners()) else { return };
+        run.finding = run.finding.saturating_sub(1);
+        if run.finding > 0 || !run.failed.is_empty() || run.life != self.life {
+            return;
+        }
+        let Some(run) = self.poller.run.take() else { return };
+        let tag = self.cluster_tag();
+        self.check_name(&run, &tag, shared);
+        self.tell_found(&run, &tag, shared);
+        self.poller.run = Some(run);
+    }
+
     /// Goes on when all lists have come.
     fn list_ends(&mut self, part: PollPart, shared: &mut RegistryCore, now: Instant) {
+        self.tell_found_early(part, shared);
         if self.poller.run.as_ref().is_none_or(|run| run.outstanding > 0) {
             return;
         }

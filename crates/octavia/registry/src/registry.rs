@@ -265,13 +265,13 @@ impl Registry {
         let shared = &mut self.shared;
         let cluster = self.clusters.get_mut(&call.cluster).filter(|cluster| cluster.number == call.number);
         match (call.what, answer) {
-            (CallFor::Read { what: ReadFor::Poll(part), service, .. }, CallAnswer::Listed(rows)) if part.is_long() => {
-                shared.pace.read_ends(service, None, now);
+            (CallFor::Read { what: ReadFor::Poll(part), read, .. }, CallAnswer::Listed(rows)) if part.is_long() => {
+                shared.pace.read_ends(read.service, None, now);
                 if let Some(cluster) = cluster {
                     cluster.listed(part, rows, shared, now);
                 }
             }
-            (CallFor::Read { what, service, project }, answer) => {
+            (CallFor::Read { what, read, project }, answer) => {
                 let is_refused = matches!(answer, CallAnswer::ReadRefused { .. });
                 let (rows, words, retry_after) = match answer {
                     CallAnswer::Rows(rows) => (Some(rows), String::new(), None),
@@ -284,7 +284,7 @@ impl Registry {
                         (None, String::new(), None)
                     }
                 };
-                shared.pace.read_ends(service, retry_after, now);
+                shared.pace.read_ends(read.service, retry_after, now);
                 if let Some(cluster) = cluster {
                     match (&what, &rows) {
                         (ReadFor::Poll(part), None) => cluster.poller.list_failed(*part, &project, &words),
@@ -293,7 +293,7 @@ impl Registry {
                         }
                         _ => {}
                     }
-                    cluster.was_read(what, &project, rows, shared, now);
+                    cluster.was_read(PlannedRead { what, project, read }, rows, shared, now);
                 }
             }
             (CallFor::Change { owner, line, change, project }, answer) => {
@@ -371,8 +371,8 @@ fn next_read(cluster: &mut ManagedCluster, shared: &mut RegistryCore, now: Insta
         }
         shared.pace.read_begins();
         shared.sums.reads += 1;
-        let (service, project) = (planned.read.service, planned.project.clone());
-        let what = CallFor::Read { what: planned.what, service, project };
+        let (read, project) = (planned.read.clone(), planned.project.clone());
+        let what = CallFor::Read { what: planned.what, read, project };
         let name = cluster.settings.name.clone();
         let id = shared.begin(&name, cluster.number, what, now);
         let what = CloudCall::Read(planned.read);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::{ApiService, CloudChange};
+use gimbal_octavia_plan::CloudChange;
 
-use crate::call::CallId;
+use crate::call::{CallId, CloudRead};
 use crate::event::RegistryEvent;
 use crate::owner_look::LookPart;
 use crate::pace::{CloudPace, ClusterOwner, Line};
@@ -44,7 +44,7 @@ pub(crate) enum ReadFor {
 /// What a call is for.
 #[derive(Debug, Clone)]
 pub(crate) enum CallFor {
-    Read { what: ReadFor, service: ApiService, project: Text },
+    Read { what: ReadFor, read: CloudRead, project: Text },
     Change { owner: Text, line: Line, change: CloudChange, project: Text },
     Adoption { balancer: Text, line: Line },
 }

@@ -126,7 +126,7 @@ async fn writes_that_fail_fire_theirs() {
 }
 
 /// Replaces a pair by one that ends in three days.
-fn let_it_end_soon(scene: &Scene, name: &str, sans: &[San<'_>]) {
+pub(crate) fn let_it_end_soon(scene: &Scene, name: &str, sans: &[San<'_>]) {
     let next = scene.pki.issue_for(&format!("{name}-next"), sans, Duration::from_secs(3 * 86_400)).unwrap();
     let pair = pair_at(scene, name);
     std::fs::copy(&next.key, &pair.key).unwrap();

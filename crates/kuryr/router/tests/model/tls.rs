@@ -4,6 +4,7 @@ use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_resource::Sighting;
 use gimbal_kuryr_translate::KnownSecret;
+use gimbal_model::SourceKey;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
@@ -223,4 +224,58 @@ fn a_labeled_router_with_a_status_gets_no_certificate_of_others() {
     let of_copy = world.offered.iter().filter(|(key, _)| &*key.namespace == "evil");
     assert_eq!(of_copy.count(), 1, "it is offered");
     assert_eq!(offered(&world), 1, "with no certificate");
+}
+
+/// A router that a tenant has made with the hash of another one's certificate, and under the name of a Secret of its own namespace.
+fn intruder(world: &World, secret: &str, label: Option<&str>) -> Value {
+    let mut spec = world.api.get(Kind::Router, SHARED).unwrap()["spec"].clone();
+    spec["tls"] = json!([{"hosts": ["www.example.com"], "secretName": secret, "contentHash": hash(1).to_string()}]);
+    let labels = label.map(|label| json!({"kuryr.openstack.org/l7-router": label})).unwrap_or(json!({}));
+    json!({"metadata": {"labels": labels}, "spec": spec})
+}
+
+#[test]
+fn a_hash_under_the_name_of_an_own_secret_gets_nothing_of_others() {
+    for secret in ["evil/x", "x", "team/cert-a"] {
+        for label in [None, Some("own"), Some("shared")] {
+            let mut world = with_certificate();
+            world.api.create(Kind::Router, "evil/copy", intruder(&world, secret, label));
+            world.rest();
+            assert_eq!(offered(&world), 1, "{secret} {label:?}");
+            // A label is no other generation.
+            world.api.edit(Kind::Router, "evil/copy", |it| {
+                it["metadata"]["labels"] = json!({"kuryr.openstack.org/l7-router": "shared"});
+            });
+            world.rest();
+            assert_eq!(offered(&world), 1, "{secret} {label:?}");
+            world.restart(&KINDS);
+            world.rest();
+            assert_eq!(offered(&world), 1, "{secret} {label:?}");
+            assert_eq!(world.controller.secrets_with(hash(1)).len(), 1);
+        }
+    }
+}
+
+/// Nobody has the certificate while the Secret is broken, and the shared router is not made with it.
+#[test]
+fn a_hash_that_becomes_another_ones_is_taken_back() {
+    let mut world = served();
+    let mut copy = intruder(&world, "evil/x", None);
+    copy["metadata"] = json!({});
+    world.api.create(Kind::Router, "evil/copy", copy);
+    world.rest();
+    world.api.edit(Kind::Router, "evil/copy", |it| {
+        it["metadata"]["labels"] = json!({"kuryr.openstack.org/l7-router": "shared"});
+    });
+    world.rest();
+    assert_eq!(offered(&world), 1, "it is nobody's");
+    assert_eq!(world.controller.secrets_with(hash(1)), [SourceKey::new("evil", "x")], "which is not there");
+    world.api.create(Kind::Secret, "team/cert-a", secret(1));
+    world.api.edit(Kind::Ingress, "team/a", |it| set_tls(it, Some("cert-a")));
+    while world.watch(Kind::Secret) {}
+    assert_eq!(world.controller.secrets_with(hash(1)), [], "it is not taken back yet");
+    world.rest();
+    assert_eq!(hashes(&world), [hash(1).to_string()]);
+    assert_eq!(offered(&world), 1, "the shared one's");
+    assert_eq!(world.controller.secrets_with(hash(1)), [SourceKey::new("team", "cert-a")]);
 }

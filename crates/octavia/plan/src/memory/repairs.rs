@@ -64,8 +64,28 @@ impl Memory {
     }
 
     pub(crate) fn repaired(&mut self, part: PlanPart, budget: RepairBudget, now: Duration) {
-        let all = self.repairs.entry(part).or_default();
-        all.retain(|at| *at + budget.within > now);
-        all.push(now);
+        // Policies come and go: those that were repaired long ago would be remembered for ever.
+        self.repairs.retain(|_, all| {
+            all.retain(|at| *at + budget.within > now);
+            !all.is_empty()
+        });
+        self.repairs.entry(part).or_default().push(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_repaired_long_ago_is_forgotten() {
+        let (mut memory, budget) = (Memory::default(), RepairBudget::default());
+        let pool = |id: u64| PlanPart::Policy(id.to_string());
+        (0..100).for_each(|id| memory.repaired(pool(id), budget, Duration::from_secs(id)));
+        assert_eq!(memory.repairs.len(), 100);
+        let now = budget.within + Duration::from_secs(98);
+        memory.repaired(pool(7), budget, now);
+        assert_eq!(memory.repairs.len(), 2, "{:?}", memory.repairs);
+        assert_eq!(memory.repairs_of(&pool(99), budget, now), 1);
     }
 }

@@ -1,5 +1,8 @@
 //! Streams that are lost and come back.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gimbal_kuryr_model::Phase;
 use gimbal_octavia_plan::CloudChange;
 use gimbal_octavia_sim::SimRequest;
@@ -390,4 +393,53 @@ fn what_is_wanted_first_while_a_stream_goes_on_waits_for_nobody() {
     world.want("prod1", key("shop", "web"), Wish::new("u1", &world.subnet));
     world.run(SECOND);
     assert_eq!(world.sent.len(), 1);
+}
+
+/// Neither endpoints nor what is new wait for the slowest list of a cloud.
+#[test]
+fn one_slow_list_holds_up_nothing_that_does_not_need_it() {
+    for restarts in [false, true] {
+        let mut world = made();
+        world.slow_reads = Some(|read| (read.is_long && read.resource == "listener").then_some(170 * SECOND));
+        if restarts {
+            world.restart(0);
+        } else {
+            world.disconnect(0, "prod1");
+            world.run(SECOND);
+            world.connect(0, "prod1");
+        }
+        world.run(2 * SECOND);
+        let new = Wish::new("u2", &world.subnet);
+        world.want("prod1", key("shop", "new"), new);
+        if !restarts {
+            world.change("prod1", &key("shop", "web"), |wish| wish.members[0].0 = 9);
+        }
+        world.converge(60 * SECOND);
+    }
+}
+
+/// One of twenty reads is refused, and a look at fifty pools has more than fifty.
+#[test]
+fn a_look_at_much_ends_although_some_of_its_reads_fail() {
+    static READS: AtomicUsize = AtomicUsize::new(0);
+    let mut world = World::usual();
+    let mut wish = Wish::new("u1", &world.subnet);
+    wish.ports = (1..=50).collect();
+    wish.members = wish.ports.iter().map(|port| (1, *port)).collect();
+    world.want("prod1", key("shop", "web"), wish);
+    world.converge(600 * SECOND);
+    world.closed_lists = Some(|read| {
+        let is_nth = || READS.fetch_add(1, Ordering::Relaxed) % 20 == 19;
+        read.path.ends_with("/members") && is_nth()
+    });
+    world.restart(0);
+    world.reads.clear();
+    world.change("prod1", &key("shop", "web"), |wish| wish.members[0].0 = 9);
+    world.converge(60 * SECOND);
+    assert!(READS.load(Ordering::Relaxed) > 20, "some failed");
+    let mut at_once = BTreeMap::new();
+    for (at, _) in world.reads.iter().filter(|(_, read)| read.path.ends_with("/members")) {
+        *at_once.entry(*at).or_insert(0) += 1;
+    }
+    assert!(at_once.values().all(|count| *count <= 12), "others have their turn: {at_once:?}");
 }

@@ -1,6 +1,7 @@
 //! Failures that a real cloud cannot be made to show: lists that break in their middle, a role that is lost, a list of
 //! projects that is truncated. None of them deletes anything.
 
+mod alerts;
 mod dry;
 
 use std::time::Duration;
