@@ -115,6 +115,22 @@ fn a_floating_ip_that_cannot_be_had_now_is_asked_for_again_in_five_minutes_and_h
 }
 
 #[test]
+fn a_pause_that_neutron_asks_for_holds_up_no_member() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    world.refuses = Some(|change| no_floating_ip(change, ServiceRefusal::Busy(Some(Duration::from_secs(300)))));
+    world.run_for(Duration::from_secs(60));
+    (wish.generation, wish.known, wish.members) = (2, true, vec![(9, 80, 1)]);
+    world.actor.want(wish.entry());
+    world.run_for(Duration::from_secs(10));
+    assert_eq!(forwarded(&world.cloud, &world.balancer()), wish.forwards());
+    let tries = world.sent.iter().filter(|change| matches!(change, CloudChange::CreateFloatingIp { .. })).count();
+    assert_eq!(tries, 1, "it is left alone for as long as it asks");
+    world.refuses = None;
+    world.run_for(Duration::from_secs(6 * 60));
+    made(&wish, &mut world);
+}
+
+#[test]
 fn another_provider_is_another_load_balancer() {
     let (mut wish, mut world) = world(|wish| {
         (wish.from_outside, wish.floating) = (true, true);
