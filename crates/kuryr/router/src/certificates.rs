@@ -77,7 +77,9 @@ impl<T> RouterController<T> {
         let was_own = self.routers.get(key).is_some_and(|item| item.own_certificates.contains(&hash));
         let is_anothers = || {
             let mut secrets = self.secrets.with_hash(hash).peekable();
-            let is_of_shared = || self.certificates_of(&self.settings.ingresses.shared).contains(&hash);
+            // While Secrets cannot be read, it may be its own all the same, and nobody gets what they have.
+            let is_of_shared =
+                || self.secrets.is_readable() && self.certificates_of(&self.settings.ingresses.shared).contains(&hash);
             let is_known = secrets.peek().is_some();
             (is_known || is_of_shared()) && secrets.all(|of| of.namespace != key.namespace)
         };
