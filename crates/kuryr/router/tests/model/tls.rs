@@ -230,7 +230,7 @@ fn a_labeled_router_with_a_status_gets_no_certificate_of_others() {
 fn intruder(world: &World, secret: &str, label: Option<&str>) -> Value {
     let mut spec = world.api.get(Kind::Router, SHARED).unwrap()["spec"].clone();
     spec["tls"] = json!([{"hosts": ["www.example.com"], "secretName": secret, "contentHash": hash(1).to_string()}]);
-    let labels = label.map(|label| json!({"kuryr.openstack.org/l7-router": label})).unwrap_or(json!({}));
+    let labels = label.map(|label| json!({"kuryr.openstack.org/l7-router": label})).unwrap_or_else(|| json!({}));
     json!({"metadata": {"labels": labels}, "spec": spec})
 }
 
