@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use gimbal_testkit::eventually;
 use gimbal_testkit::openstack::Service;
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -92,7 +93,9 @@ async fn trouble(stage: &mut Stage, report: &mut Report, web: &Value) -> anyhow:
     report.holds("without Keystone, everything stays as it was");
     stage.cloud.resume(Service::Keystone).await?;
     let members = format!("/pools/{}/members", text(&web["pools"][0]["id"])?);
-    stage.cloud.create(&members, &member("10.30.1.5", 8080)).await?;
+    // Octavia answers 503 until it has reached Keystone again.
+    let fifth = member("10.30.1.5", 8080);
+    eventually("Octavia takes a member", WITHIN, async || stage.cloud.create(&members, &fifth).await).await?;
     landed(stage, report, Instant::now(), "with it, a member more", |view| is(view, web, 5, 4)).await?;
     report.note("the discoverer restarts, with nothing changed");
     let before = versions(stage).await?;
