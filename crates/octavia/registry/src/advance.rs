@@ -11,7 +11,7 @@ use crate::cell::{Cell, CellState};
 use crate::cluster::{ManagedCluster, NameCheck};
 use crate::event::RegistryEvent;
 use crate::journal::Deed;
-use crate::pace::{Line, named_resource};
+use crate::pace::Line;
 use crate::places::Places;
 use crate::removals::{self, GuardedOwner};
 use crate::shared::{CallFor, RegistryCore};
@@ -21,10 +21,6 @@ use crate::turns::cost;
 const CHANGES_PER_CREATION: u32 = 4;
 /// After this many changes of other services, one of what Octavia has comes first: members must not wait for a crowd of floating IPs.
 const CHANGES_BEFORE_OCTAVIA: u32 = 4;
-/// At most this many parts that lack a quota are passed over in one turn.
-const PARTS_IN_A_TURN: usize = 64;
-/// The time from one such turn to the next.
-const BETWEEN_TURNS: std::time::Duration = std::time::Duration::from_millis(50);
 /// After this time a report says that the work goes on.
 pub(crate) const SLOW: std::time::Duration = std::time::Duration::from_secs(5);
 /// What lists have to confirm waits for them at most for this long after a stream began, if its wish has changed: then it looks by itself.
@@ -389,52 +385,8 @@ impl ManagedCluster {
         self.told.insert(owner.clone());
     }
 
-    /// Returns the step that is left where the quota that a step needs is known to be used up: only the part that needs it waits.
-    fn within_quotas(
-        &mut self,
-        owner: &Text,
-        cell: &mut Cell,
-        mut step: BalancerStep,
-        shared: &mut RegistryCore,
-        now: Instant,
-    ) -> BalancerStep {
-        for _ in 0..PARTS_IN_A_TURN {
-            let BalancerStep::Change(change) = &step else { return step };
-            self.in_project(cell, change);
-            let (words, until) = if let Some(words) = self.over_limit(owner, cell, change) {
-                (words, now + shared.settings.drift_interval)
-            } else if let Some(full) =
-                shared.pace.is_full(&cell.project, change, now).filter(|_| !has_place(cell, change))
-            {
-                full
-            } else {
-                return step;
-            };
-            self.works(owner, cell, now);
-            cell.actor.quota_is_used_up(change, words.to_string(), shared.at(until));
-            self.wait_for_quota(owner, cell, shared, now);
-            self.told.insert(owner.clone());
-            let next = cell.actor.step(&self.facts, shared.at(now));
-            if next == step {
-                return BalancerStep::Blocked(Block::Quota(words.to_string()));
-            }
-            step = next;
-        }
-        // Others have their turn.
-        BalancerStep::Wait(Wait::Until(shared.at(now + BETWEEN_TURNS)))
-    }
-
-    /// Lets an owner hear when something was deleted that it lacks room for.
-    fn wait_for_quota(&self, owner: &Text, cell: &Cell, shared: &mut RegistryCore, now: Instant) {
-        let lacks = cell.actor.blocks(shared.at(now)).filter_map(|(_, block)| match block {
-            Block::Quota(words) => Some(named_resource(words)),
-            _ => None,
-        });
-        shared.pace.wait_for_quota(&cell.project, (self.settings.name.clone(), owner.clone()), lacks.collect());
-    }
-
     /// Notes the project that a change is made in: that of its object. An owner may have something in several.
-    fn in_project(&self, cell: &mut Cell, change: &CloudChange) {
+    pub(crate) fn in_project(&self, cell: &mut Cell, change: &CloudChange) {
         if let Some(project) = cell.actor.project_of(change).map(Text::from) {
             cell.project = project;
         }
@@ -499,9 +451,4 @@ impl ManagedCluster {
 pub(crate) fn waits_for_lists(owner: &str, cell: &Cell) -> bool {
     let is_new = matches!(cell.wanted(), DesiredEntry::LoadBalancer(wanted) if !wanted.header.known);
     !is_new || is_group(owner)
-}
-
-/// Whether a creation takes the place of what its owner had until a moment ago.
-fn has_place(cell: &Cell, change: &CloudChange) -> bool {
-    cell.frees.contains(&change.request().resource)
 }

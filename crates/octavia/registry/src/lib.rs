@@ -53,6 +53,7 @@ mod owner_look;
 mod pace;
 mod places;
 mod poll;
+mod quotas;
 mod refused;
 mod registry;
 mod removals;

@@ -188,3 +188,27 @@ fn who_waits_to_be_made_is_reported_and_explained() {
     let words: Vec<String> = (0..40).map(explained).collect();
     assert!(words.iter().any(|words| words.contains("room for one more")), "{words:?}");
 }
+
+#[test]
+fn members_do_not_wait_for_a_crowd_of_floating_ips() {
+    let mut world = World::at_rest(1);
+    for nth in 0..40 {
+        let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
+        (wish.from_outside, wish.floating) = (true, true);
+        world.want("prod1", key("crowd", &format!("f{nth}")), wish);
+    }
+    world.converge(600 * SECOND);
+    world.clusters.get_mut("prod1").unwrap().mutations_per_second = 2;
+    world.connect(0, "prod1");
+    world.run(SECOND);
+    for nth in 0..40 {
+        world.change("prod1", &key("crowd", &format!("f{nth}")), |wish| wish.floating = false);
+    }
+    world.run(SECOND);
+    world.change("prod1", &key("shop", "s0"), |wish| wish.members.push((9, 80)));
+    world.sent.clear();
+    world.run(6 * SECOND);
+    let puts = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
+    assert_eq!(puts, 1, "{:?}", world.last_sent());
+    assert!(world.sent.len() > 4, "the crowd goes on: {:?}", world.last_sent());
+}

@@ -50,30 +50,6 @@ fn no_second_sees_more_changes_than_the_policy_allows() {
 }
 
 #[test]
-fn members_do_not_wait_for_a_crowd_of_floating_ips() {
-    let mut world = World::at_rest(1);
-    for nth in 0..40 {
-        let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
-        (wish.from_outside, wish.floating) = (true, true);
-        world.want("prod1", key("crowd", &format!("f{nth}")), wish);
-    }
-    world.converge(600 * SECOND);
-    world.clusters.get_mut("prod1").unwrap().mutations_per_second = 2;
-    world.connect(0, "prod1");
-    world.run(SECOND);
-    for nth in 0..40 {
-        world.change("prod1", &key("crowd", &format!("f{nth}")), |wish| wish.floating = false);
-    }
-    world.run(SECOND);
-    world.change("prod1", &key("shop", "s0"), |wish| wish.members.push((9, 80)));
-    world.sent.clear();
-    world.run(6 * SECOND);
-    let puts = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
-    assert_eq!(puts, 1, "{:?}", world.last_sent());
-    assert!(world.sent.len() > 4, "the crowd goes on: {:?}", world.last_sent());
-}
-
-#[test]
 fn what_is_pending_for_ever_is_told_and_stops_nobody_else() {
     let mut world = World::usual();
     let web = key("shop", "web");
