@@ -60,7 +60,8 @@ impl PortPlan {
         match errand {
             PortErrand::Create { pool, pods, count } => self.created(id, project, &pool, pods, count, outcome, now),
             PortErrand::Assign { port, pod } => self.assigned(id, &port, &pod, outcome, now),
-            PortErrand::Update { port } => self.updated(id, &port, outcome, now),
+            PortErrand::Update { port } => self.updated(id, &port, true, outcome, now),
+            PortErrand::Retire { port } => self.updated(id, &port, false, outcome, now),
             PortErrand::Delete { port } => self.deleted(project, &port, outcome, now),
             PortErrand::Tag { port, tags } => self.tagged(&port, tags, &outcome, now),
             PortErrand::List | PortErrand::Read { .. } | PortErrand::Look { .. } => {}
@@ -82,12 +83,13 @@ impl PortPlan {
             ChangeOutcome::Accepted(body) => {
                 let rows = body["ports"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let taken = rows.iter().filter(|row| self.take(row, id.0, self.sequence, now)).count();
+                let made: Vec<PodPort> = rows.iter().filter_map(PodPort::read).collect();
+                made.iter().for_each(|row| self.set_held(&row.id, true));
                 if taken < count {
                     return self.doubt(key, pods, now);
                 }
-                let is_broken = |row: &PodPort| row.is_broken();
                 let pool = self.pools.entry(key.clone()).or_default();
-                if rows.iter().filter_map(PodPort::read).any(|row| is_broken(&row)) {
+                if made.iter().any(PodPort::is_broken) {
                     pool.fail(PortObstacle::Unbound(key.node.clone()), now);
                 } else {
                     pool.succeed();
@@ -177,6 +179,7 @@ impl PortPlan {
                 if !self.take(&body["port"], id.0, self.sequence, now) {
                     return self.doubt_port(port, now);
                 }
+                self.set_held(port, true);
                 if let Some(pool) = place.as_ref().and_then(|place| self.pools.get_mut(place)) {
                     pool.succeed();
                 }
@@ -200,12 +203,13 @@ impl PortPlan {
         }
     }
 
-    fn updated(&mut self, id: PortCallId, port: &Text, outcome: ChangeOutcome, now: Instant) {
+    fn updated(&mut self, id: PortCallId, port: &Text, is_kept: bool, outcome: ChangeOutcome, now: Instant) {
         match outcome {
             ChangeOutcome::Accepted(body) => {
                 if !self.take(&body["port"], id.0, self.sequence, now) {
                     return self.doubt_port(port, now);
                 }
+                self.set_held(port, is_kept);
                 self.relieve_port(port, now);
             }
             ChangeOutcome::Refused(ServiceRefusal::NotFound(words)) => {

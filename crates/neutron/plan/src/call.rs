@@ -148,6 +148,10 @@ pub(crate) enum PortErrand {
     Update {
         port: Text,
     },
+    /// Says of a port that it is being removed.
+    Retire {
+        port: Text,
+    },
     Tag {
         port: Text,
         tags: Vec<Text>,
@@ -161,9 +165,11 @@ impl PortErrand {
     /// The port that it changes.
     pub(crate) fn port(&self) -> Option<&Text> {
         match self {
-            Self::Assign { port, .. } | Self::Update { port } | Self::Tag { port, .. } | Self::Delete { port } => {
-                Some(port)
-            }
+            Self::Assign { port, .. }
+            | Self::Update { port }
+            | Self::Retire { port }
+            | Self::Tag { port, .. }
+            | Self::Delete { port } => Some(port),
             Self::List | Self::Read { .. } | Self::Look { .. } | Self::Create { .. } => None,
         }
     }

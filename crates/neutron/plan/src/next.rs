@@ -78,6 +78,7 @@ impl PortPlan {
                     pool.demand.add(now);
                 }
             }
+            PortErrand::Retire { port } => self.set_held(port, false),
             PortErrand::Update { .. } | PortErrand::Tag { .. } | PortErrand::Delete { .. } => {}
         }
         if let Some(port) = errand.port().and_then(|port| self.table.get_mut(port)) {
@@ -92,6 +93,12 @@ impl PortPlan {
             if let Some(cell) = self.pods.get_mut(pod) {
                 cell.making = making;
             }
+        }
+    }
+
+    pub(crate) fn set_held(&mut self, port: &Text, is_held: bool) {
+        if let Some(port) = self.table.get_mut(port) {
+            port.is_held = is_held;
         }
     }
 

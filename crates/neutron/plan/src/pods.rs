@@ -58,6 +58,13 @@ impl PortPlan {
         self.usable_ports(pod).min_by_key(rank).map(|(_, port)| port)
     }
 
+    /// Whether nobody can still be removing a port of a Pod: its status names it, so that each writer keeps it, or this writer holds
+    /// it.
+    pub(crate) fn is_sure(&self, pod: &Text, port: &KnownPort) -> bool {
+        let named = self.pods.get(pod).and_then(|cell| cell.wish.as_ref()?.port.as_ref());
+        port.is_held || named == Some(&port.row.id)
+    }
+
     /// Reports what is new about a Pod.
     pub(crate) fn tell(&mut self, pod: &Text) {
         let Some(report) = self.report_on(pod) else { return };
@@ -86,9 +93,13 @@ impl PortPlan {
         }
         if let Some(port) = self.keeper(&pod).filter(|port| port.row.is_bound()) {
             // Groups that a port does not carry yet leave it open, or closed, to whom they should not.
-            let wish = cell.wish.as_ref()?;
-            if let Some(obstacle) = cell.obstacle.clone().filter(|_| port.row.groups != wish.place.groups) {
+            let (wish, is_sure) = (cell.wish.as_ref()?, self.is_sure(&pod, port));
+            let is_unlike = port.row.groups != wish.place.groups || !is_sure;
+            if let Some(obstacle) = cell.obstacle.clone().filter(|_| is_unlike) {
                 return Some(PortReport::Waiting { pod, obstacle });
+            }
+            if !is_sure {
+                return None;
             }
             return Some(PortReport::Ready { pod, port: Box::new(port.row.clone()) });
         }

@@ -48,15 +48,21 @@ impl PortPlan {
         let free =
             self.ready_in(key).find(|(_, port)| port.is_free(now)).map(|(id, port)| (id.clone(), port.row.revision));
         if let Some((id, revision)) = free {
-            let wish = self.pods.get(&pod)?.wish.as_ref()?;
-            let mut fields = json!({"description": self.ownership.description(&pod), "name": &*wish.name});
-            if let Some(name) = &wish.dns_name {
-                fields["dns_name"] = json!(&**name);
-            }
+            let fields = self.given(&pod)?;
             let errand = PortErrand::Assign { port: id.clone(), pod };
             return Some((key.project.clone(), errand, PortChange::Update { id, revision, fields }));
         }
         self.create(key, true, now)
+    }
+
+    /// Returns the change that gives a port to a Pod.
+    pub(crate) fn given(&self, pod: &Text) -> Option<Value> {
+        let wish = self.pods.get(pod)?.wish.as_ref()?;
+        let mut fields = json!({"description": self.ownership.description(pod), "name": &*wish.name});
+        if let Some(name) = &wish.dns_name {
+            fields["dns_name"] = json!(&**name);
+        }
+        Some(fields)
     }
 
     /// Makes a pool larger or smaller.
@@ -73,15 +79,16 @@ impl PortPlan {
         }
         // At rest nothing happens by itself; else room may come, or demand may go.
         let rest = if pool.living.is_empty() { 0 } else { self.least() };
-        if (ready, low, high) != (rest, rest, rest) {
+        let too_many = self.excess() > 0 && ready > 0;
+        if too_many || (ready, low, high) != (rest, rest, rest) {
             self.due.at(now + COMPARED, PortSubject::Pool(key.clone()));
+        }
+        if (too_many || ready > high) && self.is_complete {
+            let last = self.ready_in(key).filter(|(_, port)| port.is_free(now)).last().map(|(id, _)| id.clone())?;
+            return self.retire(&last);
         }
         if ready < low {
             return self.create(key, false, now);
-        }
-        if ready > high && self.is_complete {
-            let last = self.ready_in(key).filter(|(_, port)| port.is_free(now)).last().map(|(id, _)| id.clone())?;
-            return self.retire(&last);
         }
         None
     }
@@ -129,6 +136,18 @@ impl PortPlan {
         });
         let most = self.settings.most_ports.map_or(usize::MAX, |most| most as usize);
         most.saturating_sub(self.table.len() + making.sum::<usize>())
+    }
+
+    /// Returns how many ports the cluster has beyond those that it may have, and that nobody is removing: a creation that was given
+    /// up may arrive after others were made in its place.
+    pub(crate) fn excess(&self) -> usize {
+        let most = self.settings.most_ports.map_or(usize::MAX, |most| most as usize);
+        if self.table.len() <= most {
+            return 0;
+        }
+        let retired = self.calls.values().filter(|flight| matches!(flight.errand, PortErrand::Retire { .. })).count();
+        let stay = self.table.all().filter(|(_, port)| !port.is_going).count();
+        stay.saturating_sub(retired + most)
     }
 
     /// Makes ports: for the Pods that wait, each marked as its own, and as many as the pool lacks.

@@ -98,6 +98,10 @@ impl PortPlan {
             let groups: Vec<&str> = wish.place.groups.iter().map(|group| &**group).collect();
             return self.update(id, json!({"security_groups": groups}));
         }
+        if !self.is_sure(pod, port) {
+            // Somebody may be removing it, by a request that is still under way: after this change that one fails.
+            return self.update(id, self.given(pod)?);
+        }
         if !port.row.active {
             let delay = POLLS.delay(port.polls);
             self.due.at(now + delay, PortSubject::Row(id.clone()));
@@ -145,13 +149,17 @@ impl PortPlan {
     /// Says of a port that it is being removed, unless somebody has changed it: from then on no one takes it.
     pub(crate) fn retire(&self, id: &Text) -> Option<PortStep> {
         let going = self.ownership.going(&self.table.get(id)?.owner);
-        self.update(id, json!({"description": going}))
+        self.change(id, PortErrand::Retire { port: id.clone() }, json!({"description": going}))
     }
 
     fn update(&self, id: &Text, fields: Value) -> Option<PortStep> {
+        self.change(id, PortErrand::Update { port: id.clone() }, fields)
+    }
+
+    fn change(&self, id: &Text, errand: PortErrand, fields: Value) -> Option<PortStep> {
         let row = &self.table.get(id)?.row;
         let change = PortChange::Update { id: id.clone(), revision: row.revision, fields };
-        Some((row.project.clone(), PortErrand::Update { port: id.clone() }, change))
+        Some((row.project.clone(), errand, change))
     }
 
     /// Returns the change of a port's tags, which people and other programs look for. A port that was never a Pod's needs none.

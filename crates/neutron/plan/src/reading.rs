@@ -37,6 +37,7 @@ impl PortPlan {
         for row in &rows {
             self.take(row, id.0, id.0, now);
         }
+        seen.iter().for_each(|port| self.end_doubt(port, now));
         match errand {
             PortErrand::List => {
                 self.miss(project, id, &seen, |_| true, now);
@@ -49,13 +50,18 @@ impl PortPlan {
                         known.polls = known.polls.saturating_add(1);
                     }
                     self.due.port(port);
-                    if self.table.get(port).is_none_or(|known| known.stale.is_none()) {
-                        self.end_assignment(port, now);
-                    }
+                    self.end_doubt(port, now);
                 }
             }
             PortErrand::Look { pool } => self.looked(&pool, now),
             _ => {}
+        }
+    }
+
+    /// After a read of a port: unless it is being changed, or must be read again, it is known whether a Pod was given it.
+    fn end_doubt(&mut self, port: &Text, now: Instant) {
+        if self.table.get(port).is_none_or(|known| known.busy.is_none() && known.stale.is_none()) {
+            self.end_assignment(port, now);
         }
     }
 
@@ -108,6 +114,9 @@ impl PortPlan {
             if self.table.of(&uid).next().is_none() {
                 self.node_names.remove(&uid);
             }
+        }
+        if self.excess() > 0 {
+            self.wake_pools(|_| true);
         }
         if is_first {
             self.wake_pools(|key| key.project == *project);

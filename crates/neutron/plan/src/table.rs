@@ -17,6 +17,9 @@ pub(crate) struct KnownPort {
     pub(crate) owner: Text,
     /// Whether it is being removed.
     pub(crate) is_going: bool,
+    /// Whether this writer has made it, or has changed it since it has its owner, and has not tried to remove it after that: then
+    /// every removal that was decided on before names another revision.
+    pub(crate) is_held: bool,
     /// The change that is under way.
     pub(crate) busy: Option<PortCallId>,
     /// When something happened to it that its row may not show; a read that began later does. In numbers of calls.
@@ -103,6 +106,7 @@ impl PortTable {
                 row,
                 owner,
                 is_going,
+                is_held: false,
                 busy: None,
                 stale: None,
                 seen: number,
@@ -124,7 +128,7 @@ impl PortTable {
         (port.stale, port.is_going) = (None, is_going);
         if port.owner != owner {
             let before = std::mem::replace(&mut port.owner, owner.clone());
-            (port.since, port.missing, port.is_orphan, port.polls) = (now, None, false, 0);
+            (port.since, port.missing, port.is_orphan, port.is_held, port.polls) = (now, None, false, false, 0);
             unlink(&mut self.owned, &before, &id);
             self.owned.entry(owner).or_default().insert(id);
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gimbal_neutron_plan::{PortChange, PortReport, PortWork};
+use gimbal_octavia_sim::SimRequest;
 
 use crate::world::{Way, World};
 
@@ -127,6 +128,47 @@ fn a_creation_that_has_not_arrived_is_looked_for_thrice_and_made_again() {
     assert_eq!((world.ports_of(&pod).len(), world.reads), (0, 2), "a request may still be under way");
     world.run_for(Duration::from_secs(2));
     assert_eq!(world.ports_of(&pod).len(), 1);
+}
+
+/// A list shows that a port was not given to a Pod, before it is read by itself, and it is given away again while it is read.
+#[test]
+fn whichever_read_says_that_a_pod_has_not_got_a_port_it_waits_once_for_another() {
+    for first in [0, 1] {
+        let (mut world, place) = World::simple(|settings| {
+            (settings.pool_min, settings.list_interval) = (1, Duration::from_secs(7));
+        });
+        world.add_pod(&place);
+        world.run_for(MINUTE);
+        let mut pods = vec![world.add_pod(&place)];
+        assert!(world.begin(0), "it is given the port that is ready");
+        world.end(0, 0, Way::Lost);
+        world.advance(Duration::from_secs(7));
+        assert!(world.begin(0), "the list");
+        world.end(0, 0, Way::Arrives);
+        assert!(world.begin(0), "the port is read");
+        pods.push(world.add_pod(&place));
+        assert!(world.begin(0), "the port is given away again");
+        world.end(0, first, Way::Arrives);
+        while world.begin(0) {}
+        world.run_for(Duration::from_secs(30));
+        let have: Vec<usize> = pods.iter().map(|pod| world.ports_of(pod).len()).collect();
+        assert_eq!(have, [1, 1], "{first}");
+    }
+}
+
+/// The port that a Pod uses vanishes while its second one is being removed, and the removal arrives at any time.
+#[test]
+fn a_port_whose_removal_may_still_arrive_is_not_reported() {
+    for way in [Way::Arrives, Way::AnswerLost, Way::Late] {
+        let (mut world, pod, used) = World::with_a_port_being_removed();
+        world.neutron.handle(&SimRequest::delete(&format!("/v2.0/ports/{used}")));
+        world.advance(Duration::from_secs(5));
+        assert!(world.begin(0), "the list");
+        world.end(0, 1, Way::Arrives);
+        world.end(0, 0, way);
+        world.run_for(20 * MINUTE);
+        assert_eq!(Some(world.port_of(&pod).id), world.kubernetes.pods[&pod].wish.port, "{way:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gimbal_kuryr_model::Text;
 use gimbal_neutron_plan::{PortObstacle, PortPoolKey, PortReport};
 
-use crate::world::{PROJECT, World};
+use crate::world::{PROJECT, Way, World};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -64,6 +64,26 @@ fn a_cluster_has_no_more_ports_than_its_policy_allows() {
     let waiting = pods.iter().find(|pod| world.ports_of(pod).is_empty()).unwrap();
     let report = world.reports.get(waiting);
     assert!(matches!(report, Some(PortReport::Waiting { obstacle: PortObstacle::Limit(7), .. })), "{report:?}");
+}
+
+/// A creation that was given up and made again arrives after all.
+#[test]
+fn what_is_ready_beyond_what_the_policy_allows_goes() {
+    let (mut world, place) = World::simple(|settings| settings.most_ports = Some(7));
+    let mut pods = vec![world.add_pod(&place)];
+    for way in [Way::Arrives, Way::Late] {
+        assert!(world.begin(0));
+        world.end(0, 0, way);
+    }
+    world.run_for(Duration::from_secs(11));
+    pods.extend((0..4).map(|_| world.add_pod(&place)));
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.ours().len(), 7, "two of them are ready");
+    world.run_for(Duration::from_secs(5));
+    assert_eq!(world.ours().len(), 13, "six came late");
+    world.run_for(20 * MINUTE);
+    assert_eq!((world.ours().len(), world.ready_on("node-1").len()), (7, 2));
+    assert!(pods.iter().all(|pod| world.ports_of(pod).len() == 1));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use gimbal_neutron_sim::NeutronModel;
 use gimbal_octavia_plan::{ApiVerb, ChangeOutcome, ServiceCall, ServiceRefusal};
 use gimbal_octavia_sim::{Method, SimRequest, SimResponse};
 use gimbal_property::{WorldCounts, note};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::kubernetes::Kubernetes;
 
@@ -98,6 +98,32 @@ impl World {
         world.kubernetes.add_node("node-1");
         let place = place(&network, "node-1", &[&group]);
         (world, place)
+    }
+
+    /// Returns a world in which a Pod has two ports, and a request is under way that removes the one that it does not use; the Pod,
+    /// and the port that it uses.
+    pub fn with_a_port_being_removed() -> (Self, Text, Text) {
+        let (mut world, place) = Self::simple(|settings| {
+            (settings.pool_min, settings.list_interval) = (0, Duration::from_secs(7));
+        });
+        let pod = world.add_pod(&place);
+        world.run_for(Duration::from_secs(60));
+        let used = world.port_of(&pod);
+        let late = json!({"port": {
+            "network_id": &*place.network, "project_id": PROJECT, "device_owner": "compute:kuryr",
+            "binding:host_id": &*place.node, "description": &*used.description, "security_groups": used.groups.iter().map(|group| &**group).collect::<Vec<_>>(),
+        }});
+        world.neutron.handle(&SimRequest::post("/v2.0/ports", late));
+        world.start_writer();
+        world.kill(|| unreachable!("nothing is under way"));
+        world.tell();
+        world.run_for(Duration::from_secs(59));
+        assert_eq!(world.ports_of(&pod).len(), 2);
+        world.advance(Duration::from_secs(1));
+        assert!(world.begin(0));
+        let what = brief(&world.writers[0].flights[0]);
+        assert!(what.contains("gimbal:going") && !what.contains(&*used.id), "{what}");
+        (world, pod, used.id)
     }
 
     pub fn start_writer(&mut self) {

@@ -63,6 +63,40 @@ fn of_two_ports_of_a_pod_the_one_that_is_used_stays() {
     assert_eq!(world.port_of(&pod).id, used.id, "it is the younger one");
 }
 
+/// One writer is removing a Pod's second port when the first one vanishes, and the other writer finds only the second.
+#[test]
+fn a_port_that_another_writer_is_removing_is_given_to_no_pod() {
+    let (mut world, pod, used) = World::with_a_port_being_removed();
+    world.start_writer();
+    world.tell();
+    world.neutron.handle(&SimRequest::delete(&format!("/v2.0/ports/{used}")));
+    assert!(world.begin(1));
+    world.end(1, 0, Way::Arrives);
+    world.end(0, 0, Way::Arrives);
+    world.tell();
+    world.run_for(20 * MINUTE);
+    assert_eq!(Some(world.port_of(&pod).id), world.kubernetes.pods[&pod].wish.port);
+}
+
+/// The other writer is faster, and gives the second port to the Pod by a change of its own.
+#[test]
+fn a_port_that_is_given_to_a_pod_again_is_removed_by_no_one() {
+    let (mut world, pod, used) = World::with_a_port_being_removed();
+    world.start_writer();
+    world.tell();
+    world.neutron.handle(&SimRequest::delete(&format!("/v2.0/ports/{used}")));
+    for _ in ["the list", "the port is given to the Pod"] {
+        assert!(world.begin(1));
+        world.end(1, 0, Way::Arrives);
+    }
+    let kept = world.kubernetes.pods[&pod].wish.port.clone();
+    assert_ne!(kept.as_ref(), Some(&used), "it is reported");
+    world.end(0, 0, Way::Arrives);
+    world.tell();
+    world.run_for(MINUTE);
+    assert_eq!(Some(world.port_of(&pod).id), kept, "the removal names a revision that is no more");
+}
+
 #[test]
 fn what_was_made_for_a_pod_that_is_unknown_is_removed_after_a_grace() {
     let (mut world, place) = World::simple(|_| {});
