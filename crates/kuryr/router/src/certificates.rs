@@ -54,7 +54,7 @@ impl<T> RouterController<T> {
     /// there has what they are, or the shared router is made with it, and no Secret of its own namespace had it since this process
     /// began. `None` while Secrets have not been listed: nothing is taken from a router because they are not known yet.
     ///
-    /// One that no Secret has is nobody's. Its content cannot be had, but it may be served already: its Secret was deleted, or broken.
+    /// One that no Secret has belongs to no namespace. Its content cannot be had, but it may be served already: its Secret was deleted, or broken.
     pub(crate) fn foreign_certificates(&mut self, key: &SourceKey) -> Option<ForeignCertificates> {
         let named = self.certificates_of(key);
         if *key == self.settings.ingresses.shared || named.is_empty() {
@@ -77,7 +77,7 @@ impl<T> RouterController<T> {
         let was_own = self.routers.get(key).is_some_and(|item| item.own_certificates.contains(&hash));
         let is_anothers = || {
             let mut secrets = self.secrets.with_hash(hash).peekable();
-            // While Secrets cannot be read, it may be its own all the same, and nobody gets what they have.
+            // While Secrets cannot be read, it may be its own all the same, and no router gets what they have.
             let is_of_shared =
                 || self.secrets.is_readable() && self.certificates_of(&self.settings.ingresses.shared).contains(&hash);
             let is_known = secrets.peek().is_some();

@@ -51,7 +51,7 @@ impl<T> RouterController<T> {
 
     /// Returns the Secrets that may have the content with this hash. Only certificates that are offered are given away: a hash that
     /// the writer has from somewhere else gets it nothing. While a router is offered with one that became another namespace's,
-    /// nobody gets it: the writer stores it for each that wants it.
+    /// no router gets it: the writer stores it for each that wants it.
     #[must_use]
     pub fn secrets_with(&self, hash: CertificateHash) -> Vec<SourceKey> {
         if self.has_intruder(hash) {

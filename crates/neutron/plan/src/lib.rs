@@ -18,7 +18,7 @@
 //! | port | what is done |
 //! |---|---|
 //! | is lacking for a Pod | one that is ready is given to it: description and name in one change. Else it is made, with those of others and what the pool lacks in one request |
-//! | of a Pod that lives | its groups are set; of several, the one that its status names stays. One that neither its status names nor this writer has made is given to it again before it is reported, so that nobody can still be removing it |
+//! | of a Pod that lives | its groups are set; of several, the one that its status names stays. One that neither its status names nor this writer has made is given to it again before it is reported, so that no writer can still be removing it |
 //! | of a Pod that is over | once its node has said that it is unplugged it goes back to a pool with the pool's groups, if there is room; else it is removed. Without the node's word: after five minutes, or with the node |
 //! | ready for any Pod | it waits, the pool covers the next ten seconds at the rate of the last minute; what is too much goes, also what is beyond what the policy allows |
 //! | of a node that was deleted, or on a network that is being removed | it is removed |

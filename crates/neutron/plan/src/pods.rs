@@ -58,7 +58,7 @@ impl PortPlan {
         self.usable_ports(pod).min_by_key(rank).map(|(_, port)| port)
     }
 
-    /// Whether nobody can still be removing a port of a Pod: its status names it, so that each writer keeps it, or this writer holds
+    /// Whether no writer can still be removing a port of a Pod: its status names it, so that each writer keeps it, or this writer holds
     /// it.
     pub(crate) fn is_sure(&self, pod: &Text, port: &KnownPort) -> bool {
         let named = self.pods.get(pod).and_then(|cell| cell.wish.as_ref()?.port.as_ref());

@@ -138,7 +138,7 @@ impl PortPlan {
         most.saturating_sub(self.table.len() + making.sum::<usize>())
     }
 
-    /// Returns how many ports the cluster has beyond those that it may have, and that nobody is removing: a creation that was given
+    /// Returns how many ports the cluster has beyond those that it may have, and that no writer is removing: a creation that was given
     /// up may arrive after others were made in its place.
     pub(crate) fn excess(&self) -> usize {
         let most = self.settings.most_ports.map_or(usize::MAX, |most| most as usize);

@@ -256,7 +256,7 @@ fn a_hash_under_the_name_of_an_own_secret_gets_nothing_of_others() {
     }
 }
 
-/// Nobody has the certificate while the Secret is broken, and the shared router is not made with it.
+/// No Secret has the certificate while the Secret is broken, and the shared router is not made with it.
 #[test]
 fn a_hash_that_becomes_another_ones_is_taken_back() {
     let mut world = served();
@@ -268,7 +268,7 @@ fn a_hash_that_becomes_another_ones_is_taken_back() {
         it["metadata"]["labels"] = json!({"kuryr.openstack.org/l7-router": "shared"});
     });
     world.rest();
-    assert_eq!(offered(&world), 1, "it is nobody's");
+    assert_eq!(offered(&world), 1, "no Secret has it");
     assert_eq!(world.controller.secrets_with(hash(1)), [SourceKey::new("evil", "x")], "which is not there");
     world.api.create(Kind::Secret, "team/cert-a", secret(1));
     world.api.edit(Kind::Ingress, "team/a", |it| set_tls(it, Some("cert-a")));
