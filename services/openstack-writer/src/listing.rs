@@ -306,7 +306,11 @@ fn trouble(name: &str, state: &ClusterState, view: Option<&ClusterView>) -> Stri
         return format!("load balancer {balancer} carries the name {name} and the UID {uid} of another cluster");
     }
     if let Some(refused) = &state.refused_uid {
-        return format!("a controller of the cluster with UID {refused} was refused: this name belongs to another");
+        let why = match &state.uid {
+            Some(known) if known != refused => format!("this name belongs to the one with UID {known}"),
+            _ => "another name belongs to that cluster".to_owned(),
+        };
+        return format!("a controller of the cluster with UID {refused} was refused: {why}");
     }
     match &state.reading {
         None => "the cloud was not read yet".to_owned(),

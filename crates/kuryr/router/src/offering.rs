@@ -92,8 +92,9 @@ impl<T> RouterController<T> {
         let facts = self.facts.clone()?;
         let are_protected = self.are_protected(key);
         let foreign = self.foreign_certificates(key)?;
+        let router = self.routers.get(key)?.kept.shown()?.clone();
+        let is_anothers = self.is_anothers(key, &router);
         let item = self.routers.get_mut(key)?;
-        let router = item.kept.shown()?.clone();
         let owner = &router.metadata.meta.uid;
         if !has_finalizer(&router) || router.metadata.is_being_deleted() {
             return None;
@@ -107,7 +108,7 @@ impl<T> RouterController<T> {
         let is_unlabeled = !is_made_for_ingresses(&router) && !item.ingresses.is_empty();
         if item.is_edited(&router) || (is_unlabeled && !item.is_as_wanted(&router)) {
             // It is set back first. Where that fails, the namespace must not be unknown for as long as that lasts.
-            return if item.pauses.is_failing() { alone() } else { None };
+            return if item.pauses.is_failing() || is_anothers { alone() } else { None };
         }
         if item.offer.wanted_owner() != Some(owner) && !are_protected {
             return None;

@@ -115,9 +115,13 @@ impl<T> RouterController<T> {
             None if has_finalizer(router) || router.spec.project_id.is_some() => return false,
             Some(_) | None => {}
         }
-        // That of a controller elsewhere, or of this one before it was moved.
-        let is_others = *key != self.settings.ingresses.shared && kind_of(router) == Some(SHARED);
-        !is_others && self.knows_ingresses() && !self.doubts(key)
+        !self.is_anothers(key, router) && self.knows_ingresses() && !self.doubts(key)
+    }
+
+    /// Whether a router is the shared one of a controller elsewhere, or of this one before it was moved, by what its label says. It is
+    /// neither removed nor set back.
+    pub(crate) fn is_anothers(&self, key: &SourceKey, router: &KuryrL7Router) -> bool {
+        *key != self.settings.ingresses.shared && kind_of(router) == Some(SHARED)
     }
 
     fn create(&self, key: &SourceKey) -> Option<PlannedWrite> {

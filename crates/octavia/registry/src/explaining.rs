@@ -106,7 +106,8 @@ impl Registry {
         if cluster.name_check != NameCheck::Ours {
             return "waits until it is sure that no other cluster has this one's name".to_owned();
         }
-        let rest = cell.timer.map(|timer| format!("; again in {:?}", timer.saturating_duration_since(now)));
+        let rest =
+            cell.timer.map(|timer| format!("; again in {:.1} s", timer.saturating_duration_since(now).as_secs_f32()));
         let rest = rest.unwrap_or_default();
         match &cell.state {
             CellState::Ready => "is about to decide".to_owned(),

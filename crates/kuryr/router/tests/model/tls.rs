@@ -1,8 +1,7 @@
 //! Certificates of Ingresses, step by step.
 
 use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
-use gimbal_kuryr_resource::KuryrKind;
-use gimbal_kuryr_resource::Sighting;
+use gimbal_kuryr_resource::{ClusterKnowledge, KuryrKind, Sighting};
 use gimbal_kuryr_translate::KnownSecret;
 use gimbal_model::SourceKey;
 use serde_json::{Value, json};
@@ -278,4 +277,25 @@ fn a_hash_that_becomes_another_ones_is_taken_back() {
     assert_eq!(hashes(&world), [hash(1).to_string()]);
     assert_eq!(offered(&world), 1, "the shared one's");
     assert_eq!(world.controller.secrets_with(hash(1)), [SourceKey::new("team", "cert-a")]);
+}
+
+/// What is not known of a namespace keeps the orphans of the whole cluster.
+#[test]
+fn a_router_with_the_label_of_a_shared_one_elsewhere_holds_nothing_up() {
+    for is_empty in [true, false] {
+        let mut world = with_certificate();
+        let finalizers = world.api.get(Kind::Router, SHARED).unwrap()["metadata"]["finalizers"].clone();
+        let mut copy = intruder(&world, "evil/x", Some("shared"));
+        copy["metadata"]["finalizers"] = finalizers;
+        if is_empty {
+            copy["spec"] = json!({});
+        }
+        world.api.create(Kind::Router, "evil/copy", copy);
+        world.rest();
+        assert_eq!(world.controller.knowledge(), ClusterKnowledge::Complete, "{is_empty}");
+        world.restart(&KINDS);
+        world.rest();
+        assert_eq!(world.controller.knowledge(), ClusterKnowledge::Complete, "{is_empty}, after a restart");
+        assert_eq!(offered(&world), 1, "with no certificate");
+    }
 }

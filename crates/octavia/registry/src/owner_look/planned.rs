@@ -5,7 +5,7 @@ use gimbal_kuryr_model::Text;
 use super::{LookRead, OwnerLook};
 
 /// How many reads of one look are planned at once. A router with hundreds of policies has as many, and others look meanwhile.
-const READS_AT_ONCE: usize = 12;
+const READS_AT_ONCE: usize = 6;
 /// One in eight reads may fail and is made again: where some are refused or lost, a look at hundreds would never end.
 const READS_PER_REPEAT: usize = 8;
 
