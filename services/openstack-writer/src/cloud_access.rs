@@ -301,11 +301,7 @@ fn read_failed(error: &Error) -> CallAnswer {
 
 /// Returns why a read failed, as the cluster may learn it: its tenants see it in an Event. The log says where OpenStack is, too.
 fn unreadable(error: &Error) -> String {
-    match (error, answer_in(error)) {
-        // The words of a redirect, or of a failure inside the service, name its addresses.
-        (Error::Refused { .. } | Error::Server { .. }, Some(answer)) => {
-            format!("OpenStack answers {}", answer.split(' ').next().unwrap_or_default())
-        }
+    match (error, shareable_answer(error)) {
         (_, Some(answer)) => format!("OpenStack answers {answer}"),
         (Error::Timeout { .. }, None) => "OpenStack does not answer".to_owned(),
         (Error::Cut { .. } | Error::RepeatedPage { .. } | Error::InvalidMarker { .. }, None) => {
@@ -382,15 +378,20 @@ fn unsendable(error: &Error) -> &'static str {
 
 /// Returns what came instead of the service's own answer, as the cluster may learn it.
 fn unanswered(error: &Error) -> String {
-    let answer = answer_in(error).map(|answer| match error {
-        // The words of a redirect, or of a failure inside the service, tell where OpenStack is.
-        Error::Refused { .. } | Error::Server { .. } => answer.split(' ').next().unwrap_or_default(),
-        _ => answer,
-    });
-    match answer {
+    match shareable_answer(error) {
         Some(answer) => format!("the answer {answer:?} does not tell whether it was done"),
         None => "OpenStack did not answer".to_owned(),
     }
+}
+
+/// Returns of an answer what the cluster may learn: its status, and its words unless they may tell where OpenStack is.
+fn shareable_answer(error: &Error) -> Option<&str> {
+    let answer = answer_in(error)?;
+    Some(match error {
+        // Those of a redirect, or of a failure inside the service.
+        Error::Refused { .. } | Error::Server { .. } => answer.split(' ').next().unwrap_or_default(),
+        _ => answer,
+    })
 }
 
 /// Returns the status and the words of an answer.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::{KlrTls, KuryrL7Router};
-use gimbal_kuryr_model::{CertificateHash, DesiredEntry, Text};
+use gimbal_kuryr_model::{CertificateHash, CertificateWish, DesiredEntry, Text};
 use gimbal_model::SourceKey;
 use gimbal_session::KeptEntry as _;
 
@@ -19,6 +19,15 @@ fn hash_of(tls: &KlrTls) -> Option<CertificateHash> {
 
 fn hashes_in(router: &KuryrL7Router) -> BTreeSet<CertificateHash> {
     router.spec.tls.iter().filter_map(hash_of).collect()
+}
+
+/// Returns the certificates that an entry wants.
+pub(crate) fn wishes_in(entry: &DesiredEntry) -> impl Iterator<Item = &CertificateWish> {
+    let routing = match entry {
+        DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.as_deref(),
+        DesiredEntry::Deleting { .. } => None,
+    };
+    routing.into_iter().flat_map(|routing| &routing.certificates)
 }
 
 /// The certificates that a router may not have.
@@ -54,11 +63,13 @@ impl<T> RouterController<T> {
     /// there has what they are, or the shared router is made with it, and no Secret of its own namespace had it since this process
     /// began. `None` while Secrets have not been listed: nothing is taken from a router because they are not known yet.
     ///
-    /// One that no Secret has belongs to no namespace. Its content cannot be had, but it may be served already: its Secret was deleted, or broken.
+    /// One that no Secret has belongs to no namespace. Its content cannot be had, but it may be served already: its Secret was deleted,
+    /// or broken.
     pub(crate) fn foreign_certificates(&mut self, key: &SourceKey) -> Option<ForeignCertificates> {
-        let named = self.certificates_of(key);
-        if *key == self.settings.ingresses.shared || named.is_empty() {
-            return Some(ForeignCertificates { namespace: None, hashes: BTreeSet::new() });
+        let is_shared = *key == self.settings.ingresses.shared;
+        let named = if is_shared { BTreeSet::new() } else { self.certificates_of(key) };
+        if named.is_empty() {
+            return Some(ForeignCertificates { namespace: None, hashes: named });
         }
         if !self.has_asked_for_secrets() {
             return None;
@@ -101,16 +112,10 @@ impl<T> RouterController<T> {
 
     /// Whether a router is offered with a certificate that has become another namespace's.
     pub(crate) fn has_intruder(&self, hash: CertificateHash) -> bool {
-        let is_in = |entry: &DesiredEntry| match entry {
-            DesiredEntry::LoadBalancer(wanted) => {
-                let routing = wanted.header.routing.as_ref();
-                routing.is_some_and(|routing| routing.certificates.iter().any(|wish| wish.hash == hash))
-            }
-            DesiredEntry::Deleting { .. } => false,
-        };
         self.routers.iter().any(|(key, item)| {
             let offered = item.offer.offered.as_ref();
-            offered.is_some_and(|entry| is_in(&entry.entry())) && self.is_foreign(key, hash)
+            let has_it = |entry: &DesiredEntry| wishes_in(entry).any(|wish| wish.hash == hash);
+            self.is_foreign(key, hash) && offered.is_some_and(|entry| has_it(&entry.entry()))
         })
     }
 }

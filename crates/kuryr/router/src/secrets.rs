@@ -1,6 +1,6 @@
 //! Secrets with certificates: which are there, and which one has the content that the writer asks for.
 
-use gimbal_kuryr_model::{CertificateHash, DesiredEntry};
+use gimbal_kuryr_model::CertificateHash;
 use gimbal_kuryr_resource::KuryrKind;
 use gimbal_kuryr_translate::KnownSecret;
 use gimbal_kuryr_wire::PackedEntry;
@@ -8,6 +8,7 @@ use gimbal_model::SourceKey;
 use gimbal_session::KeptEntry as _;
 
 use crate::RouterController;
+use crate::certificates::wishes_in;
 
 impl<T> RouterController<T> {
     pub(crate) fn secret_set(&mut self, secret: KnownSecret) {
@@ -59,11 +60,7 @@ impl<T> RouterController<T> {
         }
         let offered = self.routers.values().filter_map(|item| item.offer.offered.as_ref());
         let entries: Vec<_> = offered.map(PackedEntry::entry).collect();
-        let routings = entries.iter().filter_map(|entry| match &**entry {
-            DesiredEntry::LoadBalancer(wanted) => wanted.header.routing.as_deref(),
-            DesiredEntry::Deleting { .. } => None,
-        });
-        let wishes = routings.flat_map(|routing| &routing.certificates).filter(|wish| wish.hash == hash);
+        let wishes = entries.iter().flat_map(|entry| wishes_in(entry)).filter(|wish| wish.hash == hash);
         let mut found: Vec<SourceKey> = wishes
             .filter_map(|wish| wish.secret.split_once('/'))
             .map(|(namespace, name)| SourceKey::new(namespace, name))
