@@ -11,7 +11,7 @@ use gimbal_kuryr_crd::{
 use gimbal_kuryr_model::{
     Algorithm, ApiVersion, Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers, FloatingWish,
     HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MOST_NAME,
-    MemberMode, MonitorKind, ProxyVersion, SharedGroup, Text, Timeouts, VipWish, owner_problem, words_problem,
+    MemberMode, MonitorKind, ProxyVersion, SharedGroup, Text, Timeouts, VipMode, VipWish, owner_problem, words_problem,
 };
 use gimbal_model::{Family, Protocol};
 use ipnet::IpNet;
@@ -48,6 +48,17 @@ pub enum NotStreamed {
         subnet: Text,
         /// The addresses of the subnet.
         cidr: IpNet,
+    },
+    /// A Service may be given that address as its cluster IP.
+    #[error(
+        "its address {address} is in subnet {subnet}, whose addresses Services have as cluster IPs, and it belongs to no Service: leave \
+         `ip` out, or take another subnet"
+    )]
+    ClusterIp {
+        /// The address.
+        address: Text,
+        /// The subnet.
+        subnet: Text,
     },
     /// It is no address.
     #[error("its address {0:?} cannot be read")]
@@ -117,6 +128,7 @@ impl NotStreamed {
         match self {
             Self::WaitingForWriter => "WaitingForWriter",
             Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
+            Self::ClusterIp { .. } => "ClusterIPAddress",
             Self::VipUnreadable(_) => "InvalidAddress",
             Self::Invalid { .. } => "Invalid",
             Self::TooLarge { .. } | Self::TooManyRoutes { .. } => "TooLarge",
@@ -131,7 +143,7 @@ impl NotStreamed {
     pub fn condition(&self) -> Option<&'static str> {
         match self {
             Self::WaitingForWriter | Self::NotEnabled => None,
-            Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) | Self::NotTaken { .. } => {
+            Self::VipOutsideSubnet { .. } | Self::ClusterIp { .. } | Self::VipUnreadable(_) | Self::NotTaken { .. } => {
                 Some(conditions::CONFLICT)
             }
             Self::Invalid { .. } => Some(conditions::UNSUPPORTED),
@@ -156,7 +168,7 @@ pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streame
     let (spec, meta) = (&object.spec, &object.metadata);
     let project = spec.project_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
     let mut findings = Vec::new();
-    let vip = vip(spec, facts, &mut findings)?;
+    let vip = vip(object, facts, &mut findings)?;
     let family = primary_family(spec);
     let ports = ports(spec, facts, &mut findings);
     let listeners = ports.iter().map(|(id, port)| listener(*id, port, spec)).collect();
@@ -250,7 +262,8 @@ pub fn is_uid(text: &str) -> bool {
     owner_problem(text).is_none()
 }
 
-fn vip(spec: &KuryrLoadBalancerSpec, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Result<VipWish, NotStreamed> {
+fn vip(object: &KuryrLoadBalancer, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Result<VipWish, NotStreamed> {
+    let spec = &object.spec;
     if spec.subnet_id.is_none() && spec.vip_network_id.is_none() && spec.vip_port_id.is_none() {
         return Err(NotStreamed::WaitingForWriter);
     }
@@ -263,6 +276,14 @@ fn vip(spec: &KuryrLoadBalancerSpec, facts: &CloudFacts, findings: &mut Vec<Find
         let (address, subnet, cidr) = (ip.to_string().into(), id.clone(), subnet.cidr);
         return Err(NotStreamed::VipOutsideSubnet { address, subnet, cidr });
     }
+    // Else whoever may make such an object would have the cluster IP of a Service that comes later, of any namespace.
+    if let (Some(address), Some(subnet)) = (ip, spec.subnet_id.as_ref().filter(|id| facts.service_subnets.contains(id)))
+        && facts.vip == VipMode::ClusterIp
+        && named_service(spec).is_none()
+        && !has_address(object, address)
+    {
+        return Err(NotStreamed::ClusterIp { address: address.to_string().into(), subnet: subnet.clone() });
+    }
     Ok(VipWish {
         subnet: spec.subnet_id.clone(),
         network: spec.vip_network_id.clone(),
@@ -273,6 +294,12 @@ fn vip(spec: &KuryrLoadBalancerSpec, facts: &CloudFacts, findings: &mut Vec<Find
         security_groups: spec.security_groups_ids.iter().cloned().collect(),
         from_outside: spec.type_.as_deref() == Some("LoadBalancer"),
     })
+}
+
+/// Whether a load balancer serves at an address, so that no Service can have that.
+fn has_address(object: &KuryrLoadBalancer, wanted: IpAddr) -> bool {
+    let made = object.status.as_ref().and_then(|status| status.loadbalancer.as_ref());
+    made.and_then(|made| address(&made.ip)) == Some(wanted)
 }
 
 fn additional_addresses(spec: &KuryrLoadBalancerSpec, findings: &mut Vec<Finding>) -> Box<[IpAddr]> {

@@ -92,7 +92,7 @@ impl PlanPart {
 
 /// A part that is left alone.
 #[derive(Debug, Clone, PartialEq)]
-struct LeftAlone {
+pub(crate) struct LeftAlone {
     block: Block,
     until: Duration,
     /// Of what fails: how often in a row, and until when it is left alone even if something else is wanted.
@@ -135,7 +135,7 @@ pub(crate) struct Memory {
     failures: u32,
     pause: Option<Pause>,
     /// Parts about which nothing can be done, or could.
-    blocks: BTreeMap<PlanPart, LeftAlone>,
+    pub(crate) blocks: BTreeMap<PlanPart, LeftAlone>,
     /// The words of the last request about a part that was refused as invalid; unset where something else is there since.
     pub(crate) invalid: BTreeMap<PlanPart, Option<String>>,
     /// Until when a load balancer is made without its ports, which come one by one: one of them may be what is invalid.
@@ -289,6 +289,11 @@ impl Memory {
     /// Leaves a part alone.
     pub(crate) fn block(&mut self, part: PlanPart, block: Block, until: Duration) {
         self.blocks.insert(part, LeftAlone { block, until, failing: None });
+    }
+
+    /// Leaves a part alone for a moment, in which nothing is wrong with it.
+    pub(crate) fn set_aside(&mut self, part: PlanPart, now: Duration) {
+        self.block(part, Block::Failing, now + FIRST_PAUSE);
     }
 
     /// Leaves a part alone no longer.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gimbal_kuryr_model::{CloudFacts, DesiredEntry};
 
 use crate::actor::Actor;
-use crate::change::CloudChange;
+use crate::change::{ApiService, CloudChange};
 use crate::make::delete_balancer;
 
 /// What to do next about a load balancer.
@@ -130,6 +130,24 @@ impl Actor {
             DesiredEntry::Deleting { .. } => self.unless_refused(self.remove(now), now),
             DesiredEntry::LoadBalancer(wanted) => self.make(wanted, facts, now),
         }
+    }
+
+    /// Returns the next step that needs none of these services, while changes of theirs wait for their turn. Without one it is the
+    /// change that waits, or something to wait for.
+    pub fn step_without(&mut self, services: &[ApiService], facts: &CloudFacts, now: Duration) -> BalancerStep {
+        let blocks = self.memory.blocks.clone();
+        let mut step = self.step(facts, now);
+        while let BalancerStep::Change(change) = &step {
+            let part = self.part_of(change);
+            // Where it is asked for once more, nothing goes on without it.
+            if !services.contains(&change.request().service) || self.memory.block_of(&part, now).is_some() {
+                break;
+            }
+            self.memory.set_aside(part, now);
+            step = self.step(facts, now);
+        }
+        self.memory.blocks = blocks;
+        step
     }
 
     /// Returns a step, unless its part is left alone: then the other parts go on.

@@ -40,7 +40,7 @@ impl ManagedCluster {
             spent = spent.saturating_add(cost(&cell));
             shared.sums.decisions += 1;
             if matches!(cell.state, CellState::Ready)
-                && let Some((change, line)) = self.decide(&owner, &mut cell, shared, now)
+                && let Some((change, line)) = self.decide(&owner, &mut cell, None, shared, now)
             {
                 drop(change);
                 let urgency = if cell.is_orphan { Urgency::Bulk } else { Urgency::Fresh };
@@ -109,7 +109,7 @@ impl ManagedCluster {
             if matches!(&cell.state, CellState::InLine(at) if at == line) {
                 // The newest wish counts, not that of when it got in line.
                 cell.state = CellState::Ready;
-                match self.decide(&owner, &mut cell, shared, now) {
+                match self.decide(&owner, &mut cell, Some(line), shared, now) {
                     Some((change, now_in)) if now_in == *line => {
                         call = Some(self.send(&owner, &mut cell, change, now_in, shared, now));
                     }
@@ -171,11 +171,13 @@ impl ManagedCluster {
         CallToMake { id, cluster: name, project, lane, what: CloudCall::Change(change), not_after }
     }
 
-    /// Decides what an owner does next, and lets it begin. A change is returned instead, with the line that it belongs in.
+    /// Decides what an owner does next, and lets it begin. A change is returned instead, with the line that it belongs in. `turn` is
+    /// the line in which it is the owner's turn.
     fn decide(
         &mut self,
         owner: &Text,
         cell: &mut Cell,
+        turn: Option<&Line>,
         shared: &mut RegistryCore,
         now: Instant,
     ) -> Option<(CloudChange, Line)> {
@@ -233,6 +235,7 @@ impl ManagedCluster {
             return None;
         }
         let step = self.within_quotas(owner, cell, step, shared, now);
+        let step = self.meanwhile(owner, cell, step, turn, shared, now);
         self.note_replacement(owner, cell, &step, now);
         // Before a change, too: where one comes after the other, no owner would hear of routes that are there or gone.
         if !matches!(step, BalancerStep::Look(_) | BalancerStep::Wait(Wait::Pending { .. }) | BalancerStep::Gone) {
@@ -242,10 +245,10 @@ impl ManagedCluster {
             // What its own does not need is for others.
             shared.may_have_room(&cell.project, std::mem::take(&mut cell.frees));
         }
-        // While a creation waits for its turn, members follow: the end of each change is heard of all the same.
+        // While another change waits for its turn, members follow: the end of each change is heard of all the same.
         let waits = match &step {
             BalancerStep::Wait(_) | BalancerStep::Blocked(_) => true,
-            BalancerStep::Change(change) => Line::of(change, &cell.project).is_of_creations(),
+            BalancerStep::Change(change) => !Line::of(change, &cell.project).stops_members(),
             _ => false,
         };
         if waits {

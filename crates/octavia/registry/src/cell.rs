@@ -210,11 +210,11 @@ impl Cell {
         matches!(self.state, CellState::Looking(_) | CellState::Reading | CellState::Sending(_))
     }
 
-    /// Whether it waits for its turn in a line, where it is asked again. The lines of creations may stand still for minutes: the members
-    /// of a load balancer that serves until another one is made do not wait for that.
+    /// Whether it waits for its turn in a line, where it is asked again. Other lines than Octavia's may stand still for minutes: the
+    /// members of a load balancer that serves do not wait for that.
     pub(crate) fn is_asked_in_line(&self) -> bool {
         match &self.state {
-            CellState::InLine(line) => !(line.is_of_creations() && self.actor.has_balancer()),
+            CellState::InLine(line) => line.stops_members() || !self.actor.has_balancer(),
             _ => false,
         }
     }

@@ -31,6 +31,7 @@ mod advance;
 mod agreement;
 mod answers;
 mod awaiting;
+mod beside;
 mod call;
 mod cell;
 mod cluster;

@@ -48,9 +48,14 @@ impl Line {
         }
     }
 
-    /// Whether load balancers are made in it, or what they are made on.
-    pub(crate) fn is_of_creations(&self) -> bool {
-        matches!(self, Self::VipPort(_) | Self::Creation(_))
+    /// Whether members of the same owner wait while one of its changes is in it.
+    pub(crate) fn stops_members(&self) -> bool {
+        matches!(self, Self::Octavia | Self::Looks)
+    }
+
+    /// Whether its changes are beside those of Octavia: those of what serves already do not wait for them.
+    pub(crate) fn is_beside(&self) -> bool {
+        matches!(self, Self::Neutron | Self::KeyManager)
     }
 
     /// Returns the service that its changes go to.

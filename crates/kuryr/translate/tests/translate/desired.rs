@@ -3,7 +3,7 @@
 use gimbal_kuryr_crd::{KlbSlice, KuryrLoadBalancerSpec};
 use gimbal_kuryr_model::{
     ApiVersion, ClientRanges, CloudFacts, FloatingWish, ListenerId, ListenerKind, LoadBalancerDefaults,
-    MemberAddressing, MonitorKind, ProxyVersion,
+    MemberAddressing, MonitorKind, ProxyVersion, VipMode,
 };
 use gimbal_kuryr_translate::{Nodes, NotStreamed, StatusKnowledge, Streamed, desired, owner_alone, status_knowledge};
 use gimbal_model::Protocol;
@@ -41,6 +41,32 @@ fn it_waits_until_it_knows_where() {
 }
 
 #[test]
+fn an_address_of_services_is_for_services() {
+    let facts = CloudFacts { vip: VipMode::ClusterIp, ..facts() };
+    let of = |changes, facts: &CloudFacts| desired(&object(spec(changes)), facts).map(|_| ());
+    let of_no_service = json!({"service_uid": null, "ip": "10.96.0.77"});
+    let error = of(of_no_service.clone(), &facts).unwrap_err();
+    assert_eq!((error.reason(), error.condition()), ("ClusterIPAddress", Some("Conflict")));
+    assert!(error.to_string().starts_with("its address 10.96.0.77 is in subnet services"), "{error}");
+    assert_eq!(of(json!({"ip": "10.96.0.77"}), &facts), Ok(()), "of a Service");
+    for changes in [
+        json!({"service_uid": null, "ip": null}),
+        json!({"service_uid": null, "ip": "10.99.0.1", "subnet_id": "another"}),
+    ] {
+        assert_eq!(of(changes.clone(), &facts), Ok(()), "{changes}");
+    }
+    let mut served = object(spec(of_no_service.clone()));
+    for (ip, is_refused) in [("10.96.0.77", false), ("10.96.0.78", true)] {
+        let made = json!({"loadbalancer": {"id": "l", "ip": ip, "name": "n", "port_id": "p", "project_id": "project",
+            "provider": "amphora", "security_groups": [], "subnet_id": "services"}});
+        served.status = Some(serde_json::from_value(made).unwrap());
+        assert_eq!(desired(&served, &facts).is_err(), is_refused, "{ip}");
+    }
+    let allocate = CloudFacts { vip: VipMode::Allocate, ..facts };
+    assert_eq!(of(of_no_service, &allocate), Ok(()), "no subnet has cluster IPs");
+}
+
+#[test]
 fn what_the_writer_would_not_read_is_not_sent() {
     let of = |changes| desired(&object(spec(changes)), &facts());
     for (changes, said) in [
@@ -58,7 +84,7 @@ fn what_the_writer_would_not_read_is_not_sent() {
         assert_eq!((error.reason(), error.condition()), ("Invalid", Some("Unsupported")));
     }
     // What is no UID names no Service.
-    assert_eq!(&*of(json!({"service_uid": "a/b"})).unwrap().wanted.header.owner, "klb-uid");
+    assert_eq!(&*of(json!({"service_uid": "a/b", "ip": null})).unwrap().wanted.header.owner, "klb-uid");
     let ports = json!([{"name": "a\u{7}b", "port": 80, "protocol": "TCP", "targetPort": "1"}]);
     assert_eq!(of(json!({"ports": ports})).unwrap().wanted.header.listeners[0].name.as_deref(), Some("ab"));
     // Its owner can be named all the same.
@@ -72,7 +98,7 @@ fn what_the_writer_would_not_read_is_not_sent() {
 #[test]
 fn the_owner_is_the_service_else_the_object_itself() {
     assert_eq!(&*desired_of(spec(json!({}))).wanted.header.owner, "6d0e7f4e");
-    assert_eq!(&*desired_of(spec(json!({"service_uid": null}))).wanted.header.owner, "klb-uid");
+    assert_eq!(&*desired_of(spec(json!({"service_uid": null, "ip": null}))).wanted.header.owner, "klb-uid");
     assert_eq!(desired_of(spec(json!({}))).wanted.generation, 3);
 }
 

@@ -1,6 +1,6 @@
 //! Many owners, owners that alternate, and clocks that jump.
 
-use gimbal_octavia_plan::CloudChange;
+use gimbal_octavia_plan::{ApiService, CloudChange};
 use gimbal_octavia_registry::CloudRead;
 
 use crate::wish::{Wish, key};
@@ -211,4 +211,32 @@ fn members_do_not_wait_for_a_crowd_of_floating_ips() {
     let puts = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
     assert_eq!(puts, 1, "{:?}", world.last_sent());
     assert!(world.sent.len() > 4, "the crowd goes on: {:?}", world.last_sent());
+}
+
+/// Its own floating IP waits in that line, too.
+#[test]
+fn members_do_not_wait_for_neutron_that_asks_for_a_pause() {
+    for is_in_line_before in [false, true] {
+        let mut world = World::at_rest(0);
+        for nth in 0..20 {
+            let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
+            (wish.from_outside, wish.floating) = (true, true);
+            world.want("prod1", key("crowd", &format!("f{nth:02}")), wish);
+        }
+        world.converge(600 * SECOND);
+        world.way_of = Some(|change| (change.request().service == ApiService::Neutron).then_some(Way::Throttled));
+        for nth in 0..20 {
+            world.change("prod1", &key("crowd", &format!("f{nth:02}")), |wish| wish.floating = false);
+        }
+        if is_in_line_before {
+            world.run(SECOND / 2);
+        }
+        world.change("prod1", &key("crowd", "f19"), |wish| wish.members.push((9, 80)));
+        world.sent.clear();
+        world.run(3 * SECOND);
+        let puts = world.sent.iter().filter(|sent| matches!(sent.change, CloudChange::SetMembers { .. })).count();
+        assert_eq!(puts, 1, "{is_in_line_before}: {:#?}", world.last_sent());
+        world.way_of = None;
+        world.converge(600 * SECOND);
+    }
 }
