@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
-use gimbal_octavia_plan::{ApiService, BalancerStep, CloudLook};
+use gimbal_octavia_plan::{ApiService, BalancerStep, CloudChange, CloudLook};
 use gimbal_schedule::Queue;
 
 use crate::cell::Cell;
@@ -35,7 +35,11 @@ impl ManagedCluster {
         for _ in 0..CHANGES_IN_A_TURN {
             let other = cell.actor.step_without(&BESIDE, &self.facts, shared.at(now));
             let is_of_use = match &other {
-                BalancerStep::Change(change) => !BESIDE.contains(&change.request().service),
+                // Another load balancer is neither made nor removed before it is its turn.
+                BalancerStep::Change(CloudChange::DeleteBalancer { .. } | CloudChange::FailoverBalancer { .. }) => {
+                    false
+                }
+                BalancerStep::Change(change) => Line::of(change, &cell.project) == Line::Octavia,
                 BalancerStep::Look(look) => matches!(look, CloudLook::Members { .. }),
                 _ => false,
             };

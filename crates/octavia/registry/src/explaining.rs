@@ -124,11 +124,14 @@ impl Registry {
                 let step = cell.actor.step(&cluster.facts, self.shared.at(now));
                 match step {
                     gimbal_octavia_plan::BalancerStep::Change(change) => {
+                        let is_first = Line::of(&change, &cell.project) == *line;
                         let call = change.request();
                         let may = cluster.may_change(&self.shared, now);
                         let why = if may { "its turn" } else { "changes to be allowed" };
                         let pause = self.asked_pause(Some(line), now);
-                        format!("waits for {why}: {:?} {} {}{pause}", call.verb, call.path, call.body)
+                        // It changes what it can meanwhile.
+                        let before = if is_first { "" } else { " in Octavia, and later" };
+                        format!("waits for {why}{before}: {:?} {} {}{pause}", call.verb, call.path, call.body)
                     }
                     other => format!("waits for its turn: {other:?}"),
                 }
