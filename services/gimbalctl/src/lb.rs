@@ -1,6 +1,7 @@
 //! `gimbalctl lb`: the load balancers of Kubernetes clusters in OpenStack.
 
 mod diff;
+mod watch;
 
 use clap::{Args, Subcommand};
 use gimbal_kuryr_wire::pb;
@@ -9,7 +10,6 @@ use gimbal_runtime::Exit;
 use gimbal_transport::Channel;
 use pb::admin_service_client::AdminServiceClient;
 use pb::inspection_service_client::InspectionServiceClient;
-use pb::watch_response::Event;
 use serde_json::{Value, json};
 
 use crate::clusters;
@@ -171,7 +171,7 @@ pub async fn run(command: LbCommand, channel: Channel, output: OutputForm) -> Re
         LbCommand::Confirm { uid, cluster } => clusters::confirm(cluster, uid, channel, output).await,
         LbCommand::List(which) => list(which, channel, output).await,
         LbCommand::Why(WhichEntry { entry, cluster }) => why(entry, cluster, channel, output).await,
-        LbCommand::Watch(which) => watch(which, channel, output).await,
+        LbCommand::Watch(which) => watch::watch(which, channel, output).await,
         LbCommand::Adopt { service: ServiceRef { namespace, name }, id, cluster, dry_run } => {
             let request = pb::AdoptRequest { cluster, namespace, name, load_balancer_id: id, dry_run };
             let answer = AdminServiceClient::new(channel).adopt(request).await.map_err(failed)?.into_inner();
@@ -295,28 +295,6 @@ fn why_lines(answer: &pb::ExplainResponse) -> String {
     };
     text.push_str(&columns(&answer.steps.iter().map(step).collect::<Vec<_>>()));
     text
-}
-
-async fn watch(which: WhichOnes, channel: Channel, output: OutputForm) -> Result<(), Exit> {
-    let request = pb::WatchRequest { cluster: which.cluster, namespace: namespace_of(which.namespace) };
-    let mut events = InspectionServiceClient::new(channel).watch(request).await.map_err(failed)?.into_inner();
-    while let Some(event) = events.message().await.map_err(failed)? {
-        match (event.event, output) {
-            (Some(Event::LoadBalancer(status)), _) if which.trouble && status.phase() == pb::Phase::Ready => {}
-            (Some(Event::LoadBalancer(status)), OutputForm::Table) => print(&columns(&[row(&status)]))?,
-            (Some(Event::LoadBalancer(status)), OutputForm::Json) => print(&format!("{}\n", json_of(&status)))?,
-            (Some(Event::Gone(gone)), OutputForm::Table) => {
-                print(&columns(&[vec![gone.cluster.clone(), name(gone.key.as_ref()), "gone".to_owned()]]))?;
-            }
-            (Some(Event::Gone(gone)), OutputForm::Json) => {
-                print(&format!("{}\n", json!({"gone": {"cluster": gone.cluster, "name": name(gone.key.as_ref())}})))?;
-            }
-            (Some(Event::SnapshotDone(_)), OutputForm::Json) => print("{\"snapshotDone\":true}\n")?,
-            (Some(Event::Restarted(_)), OutputForm::Json) => print("{\"restarted\":true}\n")?,
-            (Some(Event::SnapshotDone(_) | Event::Restarted(_)) | None, _) => {}
-        }
-    }
-    Err(Exit::Failure("the server ended the stream: watch again".to_owned()))
 }
 
 fn changes(changes: &[pb::PlannedChange], dry_run: bool, output: OutputForm) -> Result<(), Exit> {

@@ -84,7 +84,9 @@ impl pb::admin_service_server::AdminService for ClusterAdministration {
                 pb::ApproveResponse { load_balancers: of(&view.held_balancers), members: of(&view.held_members) };
             match all.registry.approve(&cluster, &id, now) {
                 true => Ok(released),
-                false => Err(Status::not_found(format!("nothing is held under the id {id:?}; see ListClusters"))),
+                false => Err(Status::not_found(format!(
+                    "nothing is held under the id {id:?}; ListClusters (gimbalctl lb clusters) shows what is"
+                ))),
             }
         };
         self.owner.ask(question).await.map_err(ended)?.map(Response::new)
