@@ -1,7 +1,6 @@
 //! The spec of a KuryrLoadBalancer, as the API server accepted it, as what is streamed.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use gimbal_kuryr_crd::names::conditions;
@@ -11,7 +10,7 @@ use gimbal_kuryr_crd::{
 use gimbal_kuryr_model::{
     Algorithm, ApiVersion, Balancing, ClientRanges, CloudFacts, DesiredLoadBalancer, DesiredMembers, FloatingWish,
     HealthMonitor, ListenerId, ListenerKind, ListenerWish, LoadBalancerHeader, LoadBalancerPlacement, MOST_NAME,
-    MemberMode, MonitorKind, ProxyVersion, SharedGroup, Text, Timeouts, VipMode, VipWish, owner_problem, words_problem,
+    MemberMode, MonitorKind, ProxyVersion, SharedGroup, Text, Timeouts, VipWish, owner_problem, words_problem,
 };
 use gimbal_model::{Family, Protocol};
 use ipnet::IpNet;
@@ -21,6 +20,7 @@ use crate::bounds::listed_len;
 use crate::finding::shown;
 use crate::members::members;
 use crate::spec::primary_family;
+use crate::vip::vip;
 use crate::{Finding, MOST_LISTED, PortProblem, RangeProblem, status_knowledge};
 
 /// What is streamed of an object, and what was left out of it.
@@ -260,57 +260,6 @@ pub fn named_service(spec: &KuryrLoadBalancerSpec) -> Option<&Text> {
 #[must_use]
 pub fn is_uid(text: &str) -> bool {
     owner_problem(text).is_none()
-}
-
-fn vip(object: &KuryrLoadBalancer, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Result<VipWish, NotStreamed> {
-    let spec = &object.spec;
-    if spec.subnet_id.is_none() && spec.vip_network_id.is_none() && spec.vip_port_id.is_none() {
-        return Err(NotStreamed::WaitingForWriter);
-    }
-    let text = spec.ip.as_ref().filter(|text| !text.is_empty());
-    let ip = text.map(|text| address(text).ok_or_else(|| NotStreamed::VipUnreadable(shown(text)))).transpose()?;
-    let subnet = spec.subnet_id.as_ref().and_then(|id| Some((id, facts.subnets.get(id)?)));
-    if let (Some(ip), Some((id, subnet))) = (ip, subnet)
-        && !subnet.cidr.contains(&ip)
-    {
-        let (address, subnet, cidr) = (ip.to_string().into(), id.clone(), subnet.cidr);
-        return Err(NotStreamed::VipOutsideSubnet { address, subnet, cidr });
-    }
-    // Else whoever may make such an object would have the cluster IP of a Service that comes later, of any namespace.
-    if let (Some(address), Some(subnet)) = (ip, spec.subnet_id.as_ref().filter(|id| facts.service_subnets.contains(id)))
-        && facts.vip == VipMode::ClusterIp
-        && named_service(spec).is_none()
-        && !has_address(object, address)
-    {
-        return Err(NotStreamed::ClusterIp { address: address.to_string().into(), subnet: subnet.clone() });
-    }
-    Ok(VipWish {
-        subnet: spec.subnet_id.clone(),
-        network: spec.vip_network_id.clone(),
-        port: spec.vip_port_id.clone(),
-        address: ip,
-        additional_subnets: spec.additional_vip_subnet_ids.iter().cloned().collect(),
-        additional_addresses: additional_addresses(spec, findings),
-        security_groups: spec.security_groups_ids.iter().cloned().collect(),
-        from_outside: spec.type_.as_deref() == Some("LoadBalancer"),
-    })
-}
-
-/// Whether a load balancer serves at an address, so that no Service can have that.
-fn has_address(object: &KuryrLoadBalancer, wanted: IpAddr) -> bool {
-    let made = object.status.as_ref().and_then(|status| status.loadbalancer.as_ref());
-    made.and_then(|made| address(&made.ip)) == Some(wanted)
-}
-
-fn additional_addresses(spec: &KuryrLoadBalancerSpec, findings: &mut Vec<Finding>) -> Box<[IpAddr]> {
-    let mut addresses = Vec::new();
-    for text in &spec.additional_ips {
-        match address(text) {
-            Some(address) => addresses.push(address),
-            None => findings.push(Finding::Address { field: "additional_ips", value: shown(text) }),
-        }
-    }
-    addresses.into()
 }
 
 /// Each number and protocol once: the first port by name has it.

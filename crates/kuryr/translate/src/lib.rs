@@ -31,6 +31,7 @@ mod service_status;
 mod slices;
 mod spec;
 mod status;
+mod vip;
 mod wanted;
 
 pub use annotations::{AnnotationProblem, Annotations, NodeSelector};

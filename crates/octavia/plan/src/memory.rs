@@ -1,6 +1,7 @@
 //! What an actor remembers besides what is wanted and what was seen.
 
 mod lacking;
+mod lost;
 mod repairs;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +9,15 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::{CertificateHash, ListenerId, PoolId, Text};
 
+use self::lost::Lost;
+pub(crate) use self::lost::Root;
 pub use self::repairs::RepairBudget;
 pub(crate) use self::repairs::RepairTime;
 use crate::certificates::CertificateMemory;
 use crate::member_turns::MemberTurns;
 use crate::outcome::CloudAbility;
 use crate::routing::same::SameParts;
-use crate::seen::{Provisioning, Seen, SeenFloatingIp};
+use crate::seen::{Seen, SeenFloatingIp};
 use crate::step::{BalancerStep, Block, Wait};
 use crate::suspect::Suspect;
 use crate::unfinished::UnfinishedParts;
@@ -37,14 +40,6 @@ const TOGETHER_PAUSE: Duration = Duration::from_secs(5);
 
 /// After this many failures of a part in a row, after about 15 s, nothing waits for it any more.
 const FAILS_ON: u32 = 4;
-
-/// The kind of an object that is found by its mark.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Root {
-    Balancer,
-    Port,
-    FloatingIp,
-}
 
 /// A part of what is wanted that can be refused while the others go on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,18 +100,6 @@ struct Pause {
     until: Duration,
     /// Until when even if something else is wanted.
     least: Duration,
-}
-
-/// A change whose answer was lost.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Lost {
-    root: Root,
-    /// Those that were there.
-    had: Vec<String>,
-    /// The one that was to be deleted.
-    goes: Option<String>,
-    since: Duration,
-    looks: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -201,31 +184,6 @@ impl LeftAlone {
     /// Whether it still matters. What has failed long ago has succeeded since, or nothing was left to be done.
     fn is_of_late(&self, now: Duration) -> bool {
         self.until + LONGEST_PAUSE > now
-    }
-}
-
-impl Root {
-    fn ids(self, seen: &Seen) -> Vec<&String> {
-        match self {
-            Self::Balancer => seen.balancers.iter().map(|one| &one.id).collect(),
-            Self::Port => seen.ports.iter().map(|one| &one.id).collect(),
-            Self::FloatingIp => seen.floating.iter().map(|one| &one.id).collect(),
-        }
-    }
-}
-
-impl Lost {
-    /// Whether the effect of the change is seen.
-    fn is_found(&self, seen: &Seen) -> bool {
-        let ids = self.root.ids(seen);
-        let begun = |id: &String| {
-            let mut all = seen.balancers.iter();
-            all.any(|one| one.id == *id && one.provisioning == Provisioning::PendingDelete)
-        };
-        match &self.goes {
-            Some(id) => !ids.contains(&id) || begun(id),
-            None => ids.iter().any(|id| !self.had.contains(id)),
-        }
     }
 }
 
