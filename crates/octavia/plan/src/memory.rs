@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gimbal_kuryr_model::{CertificateHash, ListenerId, PoolId, Text};
 
-use self::lost::Lost;
+use self::lost::LostChange;
 pub(crate) use self::lost::Root;
 pub use self::repairs::RepairBudget;
 pub(crate) use self::repairs::RepairTime;
@@ -108,7 +108,7 @@ pub(crate) struct Memory {
     pub(crate) looked: bool,
     /// When OpenStack was looked at, if nothing has happened since.
     pub(crate) just_looked: Option<Duration>,
-    lost: Option<Lost>,
+    lost: Option<LostChange>,
     /// Whether a change was answered since the last look.
     pub(crate) changed: bool,
     /// When to look for what a request has done late that was given up.
@@ -218,7 +218,7 @@ impl Memory {
     /// Takes note of a change whose answer was lost, when this was seen; `goes`: what it deletes.
     pub(crate) fn lost(&mut self, root: Root, goes: Option<&str>, seen: &Seen, now: Duration) {
         let had = root.ids(seen).into_iter().cloned().collect();
-        self.lost = Some(Lost { root, had, goes: goes.map(str::to_owned), since: now, looks: 0 });
+        self.lost = Some(LostChange { root, had, goes: goes.map(str::to_owned), since: now, looks: 0 });
     }
 
     /// Returns when to look again for what a change has done whose answer was lost.

@@ -14,7 +14,7 @@ pub(crate) enum Root {
 
 /// A change whose answer was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Lost {
+pub(super) struct LostChange {
     pub(super) root: Root,
     /// Those that were there.
     pub(super) had: Vec<String>,
@@ -34,7 +34,7 @@ impl Root {
     }
 }
 
-impl Lost {
+impl LostChange {
     /// Whether the effect of the change is seen.
     pub(super) fn is_found(&self, seen: &Seen) -> bool {
         let ids = self.root.ids(seen);
