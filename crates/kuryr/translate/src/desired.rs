@@ -49,17 +49,6 @@ pub enum NotStreamed {
         /// The addresses of the subnet.
         cidr: IpNet,
     },
-    /// A Service may be given that address as its cluster IP.
-    #[error(
-        "its address {address} is in subnet {subnet}, whose addresses Services have as cluster IPs, and it belongs to no Service: leave \
-         `ip` out, or take another subnet"
-    )]
-    ClusterIp {
-        /// The address.
-        address: Text,
-        /// The subnet.
-        subnet: Text,
-    },
     /// It is no address.
     #[error("its address {0:?} cannot be read")]
     VipUnreadable(Text),
@@ -128,7 +117,6 @@ impl NotStreamed {
         match self {
             Self::WaitingForWriter => "WaitingForWriter",
             Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
-            Self::ClusterIp { .. } => "ClusterIPAddress",
             Self::VipUnreadable(_) => "InvalidAddress",
             Self::Invalid { .. } => "Invalid",
             Self::TooLarge { .. } | Self::TooManyRoutes { .. } => "TooLarge",
@@ -143,7 +131,7 @@ impl NotStreamed {
     pub fn condition(&self) -> Option<&'static str> {
         match self {
             Self::WaitingForWriter | Self::NotEnabled => None,
-            Self::VipOutsideSubnet { .. } | Self::ClusterIp { .. } | Self::VipUnreadable(_) | Self::NotTaken { .. } => {
+            Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) | Self::NotTaken { .. } => {
                 Some(conditions::CONFLICT)
             }
             Self::Invalid { .. } => Some(conditions::UNSUPPORTED),

@@ -66,6 +66,16 @@ pub enum Finding {
         /// What is written, cut to 64 characters.
         value: Text,
     },
+    /// A Service may be given that address as its cluster IP.
+    #[error(
+        "{field} {address} is left out: Services have addresses of that subnet as cluster IPs, and this belongs to no Service"
+    )]
+    ClusterIp {
+        /// Where it is written.
+        field: &'static str,
+        /// The address.
+        address: Text,
+    },
     /// A floating IP was asked for where it may not be.
     #[error("{address} is left out: the cloud does not let this cluster ask for floating IPs by address")]
     FloatingAddress {
@@ -203,7 +213,7 @@ impl Finding {
             Self::TooLarge { .. } | Self::TooManyMembers { .. } => conditions::TOO_LARGE,
             Self::Ingress { problem, .. } => problem.condition(),
             _ if self.is_of_setting() => conditions::HELD,
-            Self::Port { problem: PortProblem::Duplicate, .. } => conditions::CONFLICT,
+            Self::Port { problem: PortProblem::Duplicate, .. } | Self::ClusterIp { .. } => conditions::CONFLICT,
             _ => conditions::UNSUPPORTED,
         }
     }
@@ -217,6 +227,7 @@ impl Finding {
             Self::NoNodePort { .. } => "NoNodePort",
             Self::Port { problem, .. } => problem.reason(),
             Self::Address { .. } => "InvalidAddress",
+            Self::ClusterIp { .. } => "ClusterIPAddress",
             Self::FloatingAddress { .. } => "FloatingAddressNotAllowed",
             Self::SourceRange { .. } => "InvalidSourceRange",
             Self::Kept(_)

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use gimbal_kuryr_crd::{KuryrLoadBalancer, KuryrLoadBalancerSpec};
+use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::{CloudFacts, VipMode, VipWish};
 
 use crate::address::address;
@@ -32,38 +32,46 @@ pub(crate) fn vip(
         let (address, subnet, cidr) = (ip.to_string().into(), id.clone(), subnet.cidr);
         return Err(NotStreamed::VipOutsideSubnet { address, subnet, cidr });
     }
-    // Else whoever may make such an object would have the cluster IP of a Service that comes later, of any namespace.
-    if let (Some(address), Some(subnet)) = (ip, spec.subnet_id.as_ref().filter(|id| facts.service_subnets.contains(id)))
-        && facts.vip == VipMode::ClusterIp
-        && named_service(spec).is_none()
-        && !has_address(object, address)
-    {
-        return Err(NotStreamed::ClusterIp { address: address.to_string().into(), subnet: subnet.clone() });
-    }
+    let ip = ip.filter(|ip| is_for_it(*ip, object, facts, "ip", findings));
     Ok(VipWish {
         subnet: spec.subnet_id.clone(),
         network: spec.vip_network_id.clone(),
         port: spec.vip_port_id.clone(),
         address: ip,
         additional_subnets: spec.additional_vip_subnet_ids.iter().cloned().collect(),
-        additional_addresses: additional_addresses(spec, findings),
+        additional_addresses: additional_addresses(object, facts, findings),
         security_groups: spec.security_groups_ids.iter().cloned().collect(),
         from_outside: spec.type_.as_deref() == Some("LoadBalancer"),
     })
 }
 
-/// Whether a load balancer serves at an address, so that no Service can have that.
-fn has_address(object: &KuryrLoadBalancer, wanted: IpAddr) -> bool {
-    let made = object.status.as_ref().and_then(|status| status.loadbalancer.as_ref());
-    made.and_then(|made| address(&made.ip)) == Some(wanted)
+/// Whether an object may ask for an address. Where load balancers are at cluster IPs, those of the subnets of Services are for
+/// Services: else whoever may make such an object would have the cluster IP of a Service that comes later, of any namespace. One that
+/// has such an address keeps it, as any load balancer does whose wish names none.
+fn is_for_it(
+    ip: IpAddr,
+    object: &KuryrLoadBalancer,
+    facts: &CloudFacts,
+    field: &'static str,
+    findings: &mut Vec<Finding>,
+) -> bool {
+    let is_of_services =
+        || facts.service_subnets.iter().any(|id| facts.subnets.get(id).is_some_and(|subnet| subnet.cidr.contains(&ip)));
+    let is_taken = facts.vip == VipMode::ClusterIp && named_service(&object.spec).is_none() && is_of_services();
+    if is_taken {
+        findings.push(Finding::ClusterIp { field, address: ip.to_string().into() });
+    }
+    !is_taken
 }
 
-fn additional_addresses(spec: &KuryrLoadBalancerSpec, findings: &mut Vec<Finding>) -> Box<[IpAddr]> {
+fn additional_addresses(object: &KuryrLoadBalancer, facts: &CloudFacts, findings: &mut Vec<Finding>) -> Box<[IpAddr]> {
+    const FIELD: &str = "additional_ips";
     let mut addresses = Vec::new();
-    for text in &spec.additional_ips {
+    for text in &object.spec.additional_ips {
         match address(text) {
+            Some(address) if !is_for_it(address, object, facts, FIELD, findings) => {}
             Some(address) => addresses.push(address),
-            None => findings.push(Finding::Address { field: "additional_ips", value: shown(text) }),
+            None => findings.push(Finding::Address { field: FIELD, value: shown(text) }),
         }
     }
     addresses.into()

@@ -113,7 +113,7 @@ fn play(world: &mut World, op: Op) {
         Op::DeleteBalancer(n) => world.api.delete(Kind::Balancer, name(n)),
         Op::OwnBalancer(n) => {
             let spec = json!({
-                "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+                "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
                 "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
             });
             world.api.create(Kind::Balancer, name(n), json!({ "spec": spec }));

@@ -99,7 +99,7 @@ fn what_is_too_large_to_be_sent_concerns_one_object() {
 fn a_text_that_is_not_sent_concerns_one_object() {
     let mut world = World::new(true);
     let spec = json!({
-        "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
     });
     world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));

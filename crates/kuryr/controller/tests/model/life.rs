@@ -358,7 +358,7 @@ fn a_controller_that_does_not_lead_does_nothing() {
 fn a_load_balancer_of_its_own_is_served_and_blocks_a_service_of_its_name() {
     let mut world = World::new(true);
     let spec = json!({
-        "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
     });
     world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));

@@ -70,7 +70,7 @@ fn a_load_balancer_of_its_own_that_vanishes_was_not_deleted() {
     let mut world = World::new(true);
     world.api.back_up();
     let spec = json!({
-        "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
     });
     world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));

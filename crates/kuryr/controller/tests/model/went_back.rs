@@ -103,7 +103,7 @@ fn a_load_balancer_of_its_own_is_not_deleted_by_a_restored_store() {
     let mut world = World::new(true);
     world.api.back_up();
     let spec = json!({
-        "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
     });
     world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));
@@ -120,7 +120,7 @@ fn a_status_that_finds_nothing_is_no_deletion() {
     let mut world = World::new(true);
     world.api.back_up();
     let spec = json!({
-        "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
+        "ip": "10.96.0.77", "project_id": "project", "subnet_id": "services", "type": "ClusterIP",
         "ports": [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": "8080"}],
     });
     world.api.create(Kind::Balancer, "a", json!({ "spec": spec }));
