@@ -126,6 +126,9 @@ impl Actor {
             Err(step) => return step,
         };
         let Some(seen) = present else {
+            if target.is_exposed {
+                return None;
+            }
             let members = target.members(&wanted_pool.id);
             if !self.may_add(&wanted_pool.id, now) && !members.is_empty() && serving(pool, &members) == 0 {
                 // Nothing points to a pool that has none of its members. Some of them are better than a closed port.
@@ -340,7 +343,7 @@ fn listener_fields(
     if whole || seen.default_pool.as_deref() != pool {
         fields.insert("default_pool_id".into(), json!(pool));
     }
-    if *up && !seen.admin_state_up && may_open(&target.clients(wanted.id), seen) {
+    if *up && !seen.admin_state_up && !target.is_exposed && may_open(&target.clients(wanted.id), seen) {
         fields.insert("admin_state_up".into(), json!(true));
     }
     fields.extend(if whole { options.clone() } else { differing(&seen.row, options) });

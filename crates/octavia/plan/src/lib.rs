@@ -22,6 +22,7 @@ mod answered;
 mod certificates;
 mod change;
 mod children;
+mod exposure;
 mod fields;
 mod floating;
 mod foresight;

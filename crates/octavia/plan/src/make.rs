@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
+use crate::exposure::leads_to;
 use crate::floating::FloatingNext;
 use crate::memory::{PlanPart, RepairTime};
 use crate::request_size::fitted_balancer;
@@ -36,6 +37,7 @@ impl Actor {
             sharing: self.sharing.as_deref(),
             certificates: self.references(wanted, now),
             redirects: self.redirects_for_now(wanted),
+            is_exposed: self.balancer().is_some_and(|balancer| self.is_exposed(wanted, balancer)),
         }
     }
 
@@ -82,6 +84,8 @@ impl Actor {
         if is_whole && (!differs || moves) {
             // Octavia's lock does not matter to Neutron.
             match self.floating_next(wanted, facts, current, now) {
+                // They are kept out first.
+                FloatingNext::Step(step) if leads_to(&step, current) && self.lets_in_others(&target, current) => {}
                 FloatingNext::Step(step) => return step,
                 FloatingNext::Conflict(words) => conflict = Some(words),
                 FloatingNext::Nothing => {}

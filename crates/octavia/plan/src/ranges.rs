@@ -52,7 +52,7 @@ impl Actor {
         id: ListenerId,
     ) -> Option<BalancerStep> {
         let ranges = target.clients(id);
-        if *ranges == ClientRanges::NoOne || is_same(&ranges, &seen.allowed_cidrs) {
+        if target.is_exposed || *ranges == ClientRanges::NoOne || is_same(&ranges, &seen.allowed_cidrs) {
             return None;
         }
         Some(update(seen, json!({"allowed_cidrs": cidrs(&ranges)})))

@@ -38,6 +38,8 @@ pub(crate) struct WantedBalancer<'a> {
     pub(crate) certificates: Vec<String>,
     /// Which clients a router may send to HTTPS.
     pub(crate) redirects: RedirectsForNow<'a>,
+    /// A floating IP that is to go still leads there: no port is opened before it has gone.
+    pub(crate) is_exposed: bool,
 }
 
 /// A wanted listener.

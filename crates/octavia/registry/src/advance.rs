@@ -106,7 +106,7 @@ impl ManagedCluster {
             let owner = self.next_in_line(line, now)?;
             let Some(mut cell) = self.cells.remove(&owner) else { continue };
             let mut call = None;
-            if matches!(&cell.state, CellState::InLine(at) if at == line) {
+            if matches!(&cell.state, CellState::InLine(at) if at == line || cell.waits_beside(line)) {
                 // The newest wish counts, not that of when it got in line.
                 cell.state = CellState::Ready;
                 match self.decide(&owner, &mut cell, Some(line), shared, now) {

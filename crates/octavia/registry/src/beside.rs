@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gimbal_kuryr_model::Text;
 use gimbal_octavia_plan::{ApiService, BalancerStep, CloudChange, CloudLook};
-use gimbal_schedule::Queue;
+use gimbal_schedule::{Queue, Urgency};
 
 use crate::cell::Cell;
 use crate::cluster::ManagedCluster;
@@ -32,24 +32,22 @@ impl ManagedCluster {
         if !self.is_to_wait(cell, &step, turn, shared, now) {
             return step;
         }
-        for _ in 0..CHANGES_IN_A_TURN {
-            let other = cell.actor.step_without(&BESIDE, &self.facts, shared.at(now));
-            let is_of_use = match &other {
-                // Another load balancer is neither made nor removed before it is its turn.
-                BalancerStep::Change(CloudChange::DeleteBalancer { .. } | CloudChange::FailoverBalancer { .. }) => {
-                    false
+        let BalancerStep::Change(change) = &step else { return step };
+        let (line, service) = (Line::of(change, &cell.project), change.request().service);
+        // First what the other service beside Octavia may change now.
+        for services in [&[service][..], &BESIDE] {
+            for _ in 0..CHANGES_IN_A_TURN {
+                let other = cell.actor.step_without(services, &self.facts, shared.at(now));
+                if !is_of_use(cell, &other) || self.is_to_wait(cell, &other, turn, shared, now) {
+                    break;
                 }
-                BalancerStep::Change(change) => Line::of(change, &cell.project) == Line::Octavia,
-                BalancerStep::Look(look) => matches!(look, CloudLook::Members { .. }),
-                _ => false,
-            };
-            if !is_of_use {
-                break;
-            }
-            // Without the quota for it, it is the turn of what waits again, and there may be something else.
-            let next = self.within_quotas(owner, cell, other, shared, now);
-            if next != step {
-                return next;
+                // Without the quota for it, it is the turn of what waits again, and there may be something else.
+                let next = self.within_quotas(owner, cell, other, shared, now);
+                if next != step {
+                    // It waits in its own line as well: that may be the shorter one, and is not to end behind the others.
+                    self.lines.entry(line).or_default().push(owner, &cell.key.namespace, Urgency::Fresh);
+                    return next;
+                }
             }
         }
         step
@@ -71,5 +69,32 @@ impl ManagedCluster {
         }
         let is_next = || self.lines.get(&line).is_none_or(Queue::is_empty) && shared.pace.may_change(&line, now);
         turn.is_some() || !is_next() || self.bucket.as_mut().is_some_and(|bucket| bucket.rests_until(now).is_some())
+    }
+}
+
+/// Whether a step may be taken out of turn. What a killed writer may have asked for already is neither made nor removed before it is
+/// its turn.
+fn is_of_use(cell: &Cell, step: &BalancerStep) -> bool {
+    use CloudChange::{
+        CreateBalancer, CreateFloatingIp, CreatePort, CreateSecret, DeleteBalancer, DeletePort, DeleteSecret,
+        FailoverBalancer,
+    };
+    match step {
+        BalancerStep::Change(
+            CreateBalancer { .. }
+            | CreatePort { .. }
+            | CreateFloatingIp { .. }
+            | CreateSecret { .. }
+            | DeleteBalancer { .. }
+            | DeletePort { .. }
+            | DeleteSecret { .. }
+            | FailoverBalancer { .. },
+        ) => false,
+        BalancerStep::Change(change) => {
+            let line = Line::of(change, &cell.project);
+            line == Line::Octavia || line.is_beside()
+        }
+        BalancerStep::Look(look) => matches!(look, CloudLook::Members { .. }),
+        _ => false,
     }
 }

@@ -219,6 +219,11 @@ impl Cell {
         }
     }
 
+    /// Whether a change of it waits in a line beside Octavia's, while it waits in that.
+    pub(crate) fn waits_beside(&self, line: &Line) -> bool {
+        line.is_beside() && matches!(self.state, CellState::InLine(Line::Octavia | Line::Neutron))
+    }
+
     /// Returns the number of members that its load balancer was seen with.
     pub(crate) fn seen_members(&self) -> u64 {
         let pools = self.actor.balancer().map(|balancer| balancer.pools.as_slice()).unwrap_or_default();

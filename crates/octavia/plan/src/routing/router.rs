@@ -130,6 +130,9 @@ impl Actor {
         let wanted = target.listener(id)?;
         let unless_blocked = |change| self.unless_blocked(BalancerStep::Change(change), now);
         let Some(seen) = listener_at(balancer, id) else {
+            if target.is_exposed {
+                return None;
+            }
             // It leads nowhere until it has its policies: what the first one takes must not go where others go.
             let mut body = wanted.body(&target.part_tags(id));
             body["loadbalancer_id"] = json!(balancer.id);

@@ -1,7 +1,8 @@
 //! Who may connect.
 
 use gimbal_kuryr_model::ClientRanges;
-use gimbal_octavia_plan::{ApiVerb, BalancerStep, Block, CloudAbility, CloudChange};
+use gimbal_model::Protocol;
+use gimbal_octavia_plan::{ApiVerb, BalancerStep, Block, ChangeOutcome, CloudAbility, CloudChange, ServiceRefusal};
 use serde_json::json;
 
 use crate::executor::{Way, World};
@@ -136,4 +137,50 @@ fn what_is_missing_is_tried_again_after_a_day() {
     world.advance(std::time::Duration::from_secs(24 * 3600));
     let changes = change(&mut world, &mut wish, |wish| wish.members = vec![(3, 80, 1)]);
     assert!(batches(&changes));
+}
+
+#[test]
+fn a_floating_ip_leads_there_only_after_fewer_may_connect() {
+    let (mut wish, mut world) = world(|wish| wish.from_outside = true);
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| {
+        wish.floating = true;
+        wish.clients = only(&["192.0.2.0/24"]);
+    });
+    assert_eq!(changes[0].request().body, json!({"listener": {"allowed_cidrs": ["192.0.2.0/24"]}}), "{changes:#?}");
+    assert!(matches!(changes[1..], [CloudChange::CreateFloatingIp { .. }]), "{changes:#?}");
+}
+
+/// Neutron may ask for a pause, and what is internal now would be open to everybody until then.
+#[test]
+fn more_may_connect_only_after_the_floating_ip_has_gone() {
+    let (mut wish, mut world) = world(|wish| {
+        (wish.from_outside, wish.floating) = (true, true);
+        wish.clients = only(&["192.0.2.0/24"]);
+    });
+    made(&wish, &mut world);
+    world.refuses = Some(|change| {
+        let busy = || ChangeOutcome::Refused(ServiceRefusal::Busy(None));
+        matches!(change, CloudChange::UpdateFloatingIp { .. }).then(busy)
+    });
+    (wish.floating, wish.clients, wish.known) = (false, ClientRanges::Everyone, true);
+    wish.ports.push((Protocol::Tcp, 8080));
+    wish.members.push((9, 80, 1));
+    wish.generation += 1;
+    world.sent.clear();
+    world.actor.want(wish.entry());
+    world.run();
+    let sent = std::mem::take(&mut world.sent);
+    assert!(sent.iter().any(|one| matches!(one, CloudChange::SetMembers { .. })), "members follow: {sent:#?}");
+    let opens =
+        |one: &CloudChange| matches!(one, CloudChange::CreateListener { .. } | CloudChange::UpdateListener { .. });
+    assert!(!sent.iter().any(opens), "{sent:#?}");
+    world.refuses = None;
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    let (gone, opened) = (
+        world.sent.iter().position(|one| matches!(one, CloudChange::DeleteFloatingIp { .. })),
+        world.sent.iter().position(opens),
+    );
+    assert!(gone.is_some() && opened.is_some(), "{:#?}", world.sent);
+    made(&wish, &mut world);
 }

@@ -240,3 +240,28 @@ fn members_do_not_wait_for_neutron_that_asks_for_a_pause() {
         world.converge(600 * SECOND);
     }
 }
+
+/// Its members wait in that of Octavia.
+#[test]
+fn a_floating_ip_does_not_wait_for_octavia_that_asks_for_a_pause() {
+    let mut world = World::at_rest(0);
+    for nth in 0..20 {
+        let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
+        (wish.from_outside, wish.floating) = (true, true);
+        world.want("prod1", key("crowd", &format!("f{nth:02}")), wish);
+    }
+    world.converge(600 * SECOND);
+    world.way_of = Some(|change| (change.request().service == ApiService::Octavia).then_some(Way::Throttled));
+    for nth in 0..20 {
+        world.change("prod1", &key("crowd", &format!("f{nth:02}")), |wish| {
+            wish.floating = false;
+            wish.members.push((9, 80));
+        });
+    }
+    world.sent.clear();
+    world.run(3 * SECOND);
+    let led_away = |sent: &&crate::world::SentChange| matches!(sent.change, CloudChange::UpdateFloatingIp { .. });
+    assert_eq!(world.sent.iter().filter(led_away).count(), 20, "{:#?}", world.last_sent());
+    world.way_of = None;
+    world.converge(600 * SECOND);
+}
