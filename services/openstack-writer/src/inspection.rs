@@ -223,22 +223,30 @@ fn registry_reasons(response: &mut pb::ExplainResponse, explanation: BalancerExp
     }
     if let Some(time) = working_for {
         let seconds = time.as_secs_f32();
-        let words =
-            format!("Work on it has been under way for {seconds:.1} s; a status follows when it ends, or takes long.");
-        response.reasons.push(words);
+        response.reasons.push(match told.phase() {
+            pb::Phase::Blocked | pb::Phase::Held => format!("It has not been as it is wanted for {seconds:.1} s."),
+            _ => format!(
+                "Work on it has been under way for {seconds:.1} s; a status follows when it ends, or takes long."
+            ),
+        });
     }
     let told_kinds: Vec<&str> = told.conditions.iter().map(|condition| condition.r#type.as_str()).collect();
     for condition in &told.conditions {
-        response.reasons.push(format!("{} ({}): {}.", condition.r#type, condition.reason, condition.message));
+        response.reasons.push(format!("{} ({}): {}", condition.r#type, condition.reason, sentence(&condition.message)));
     }
     for condition in report.conditions.iter().filter(|one| !told_kinds.contains(&&*one.kind)) {
-        response.reasons.push(format!("{} ({}): {}.", condition.kind, condition.reason, condition.message));
+        response.reasons.push(format!("{} ({}): {}", condition.kind, condition.reason, sentence(&condition.message)));
     }
     if let Some(error) = &report.last_error {
-        response.reasons.push(format!("The last refusal: {error}."));
+        response.reasons.push(format!("The last refusal: {}", sentence(error)));
     }
-    response.reasons.push(format!("Next: {next}."));
+    response.reasons.push(format!("Next: {}", sentence(&next)));
     let millis = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
     let step = |(age, step)| pb::StepTaken { age_ms: millis(age), step, outcome: String::new() };
     response.steps = steps.into_iter().map(step).collect();
+}
+
+/// Returns words with one full stop: those of OpenStack mostly have their own.
+fn sentence(words: &str) -> String {
+    format!("{}.", words.trim_end_matches('.'))
 }

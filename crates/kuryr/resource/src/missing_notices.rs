@@ -1,13 +1,15 @@
 //! What a status that names other objects of OpenStack than before tells.
 
-use gimbal_kuryr_crd::KuryrLoadBalancerStatus;
+use std::borrow::Cow;
+
 use gimbal_kuryr_crd::names::reasons;
+use gimbal_kuryr_crd::{KuryrLoadBalancerStatus, StatusMember};
 use gimbal_kuryr_model::{DesiredEntry, ReportedMissing, Text};
 
 use crate::{ConditionsOf, Told};
 
 /// Objects of one kind that a status names: their IDs and names.
-type NamedObjects<'a> = Vec<(&'a Text, &'a Text)>;
+type NamedObjects<'a> = Vec<(&'a Text, Cow<'a, str>)>;
 /// Returns them.
 type NamedIn = for<'a> fn(&'a KuryrLoadBalancerStatus) -> NamedObjects<'a>;
 
@@ -42,24 +44,29 @@ pub(crate) fn of_missing(
 }
 
 fn named_balancers(status: &KuryrLoadBalancerStatus) -> NamedObjects<'_> {
-    status.loadbalancer.iter().map(|one| (&one.id, &one.name)).collect()
+    status.loadbalancer.iter().map(|one| (&one.id, Cow::from(&*one.name))).collect()
 }
 
 fn named_listeners(status: &KuryrLoadBalancerStatus) -> NamedObjects<'_> {
-    status.listeners.iter().map(|one| (&one.id, &one.name)).collect()
+    status.listeners.iter().map(|one| (&one.id, Cow::from(&*one.name))).collect()
 }
 
 fn named_pools(status: &KuryrLoadBalancerStatus) -> NamedObjects<'_> {
-    status.pools.iter().map(|one| (&one.id, &one.name)).collect()
+    status.pools.iter().map(|one| (&one.id, Cow::from(&*one.name))).collect()
 }
 
 fn named_members(status: &KuryrLoadBalancerStatus) -> NamedObjects<'_> {
-    status.members.iter().map(|one| (&one.id, &one.name)).collect()
+    // One that is no Pod has no name.
+    let name = |one: &StatusMember| match &*one.name {
+        "" => format!("{}:{}", one.ip, one.port),
+        name => name.to_owned(),
+    };
+    status.members.iter().map(|one| (&one.id, Cow::from(name(one)))).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use gimbal_kuryr_crd::{StatusListener, StatusLoadBalancer, StatusMember, StatusPool};
+    use gimbal_kuryr_crd::{StatusListener, StatusLoadBalancer, StatusPool};
     use gimbal_kuryr_model::{LoadBalancerReport, Phase, ReportedObjects};
 
     use super::*;
@@ -122,6 +129,16 @@ mod tests {
         assert_eq!(told(&status("1"), &nothing, Some(all.clone()), None), expected, "before it is made again");
         assert_eq!(told(&nothing, &status("2"), Some(all.clone()), None), [], "once");
         assert_eq!(told(&status("1"), &status("1"), Some(all), None), [], "not while the status names it");
+    }
+
+    #[test]
+    fn a_member_without_a_name_is_told_by_its_address() {
+        let mut old = status("1");
+        let member = StatusMember { id: "m-1".into(), ip: "10.0.0.9".into(), port: 80, ..StatusMember::default() };
+        old.members = vec![member];
+        let told = told(&old, &status("2"), Some(missing(&[], &[], &[], &["m-1"])), None);
+        let words = "someone else removed member 10.0.0.9:80 (m-1); it is made again";
+        assert_eq!(told, [(reasons::MEMBER_MISSING, words.to_owned())]);
     }
 
     #[test]

@@ -39,6 +39,12 @@ pub enum NotStreamed {
     /// The writer has not said yet where load balancers are made.
     #[error("it has no project or no subnet yet")]
     WaitingForWriter,
+    /// It belongs to no Service, and only a Service's is given what it lacks.
+    #[error(
+        "it has no `project_id`, or none of `subnet_id`, `vip_network_id` and `vip_port_id`: without a Service, whoever makes it has to \
+         write them"
+    )]
+    NotPlaced,
     /// Neutron could only refuse it.
     #[error("its address {address} is not in subnet {subnet} ({cidr})")]
     VipOutsideSubnet {
@@ -116,6 +122,7 @@ impl NotStreamed {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::WaitingForWriter => "WaitingForWriter",
+            Self::NotPlaced => "NotPlaced",
             Self::VipOutsideSubnet { .. } => "VipOutsideSubnet",
             Self::VipUnreadable(_) => "InvalidAddress",
             Self::Invalid { .. } => "Invalid",
@@ -134,7 +141,7 @@ impl NotStreamed {
             Self::VipOutsideSubnet { .. } | Self::VipUnreadable(_) | Self::NotTaken { .. } => {
                 Some(conditions::CONFLICT)
             }
-            Self::Invalid { .. } => Some(conditions::UNSUPPORTED),
+            Self::Invalid { .. } | Self::NotPlaced => Some(conditions::UNSUPPORTED),
             Self::TooLarge { .. } | Self::TooManyRoutes { .. } => Some(conditions::TOO_LARGE),
             Self::Rejected { reason, .. } => match *reason {
                 "OwnerConflict" => Some(conditions::CONFLICT),
@@ -154,7 +161,7 @@ impl NotStreamed {
 /// Why it is not streamed.
 pub fn desired(object: &KuryrLoadBalancer, facts: &CloudFacts) -> Result<Streamed, NotStreamed> {
     let (spec, meta) = (&object.spec, &object.metadata);
-    let project = spec.project_id.clone().ok_or(NotStreamed::WaitingForWriter)?;
+    let project = spec.project_id.clone().ok_or_else(|| not_placed(spec))?;
     let mut findings = Vec::new();
     let vip = vip(object, facts, &mut findings)?;
     let family = primary_family(spec);
@@ -234,6 +241,14 @@ pub(crate) fn header_of_owner(owner: &Text, known: bool) -> LoadBalancerHeader {
         shared_group: None,
         adopt: None,
         routing: None,
+    }
+}
+
+/// Says that a load balancer cannot be made anywhere yet.
+pub(crate) fn not_placed(spec: &KuryrLoadBalancerSpec) -> NotStreamed {
+    match named_service(spec) {
+        Some(_) => NotStreamed::WaitingForWriter,
+        None => NotStreamed::NotPlaced,
     }
 }
 

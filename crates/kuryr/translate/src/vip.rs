@@ -6,7 +6,7 @@ use gimbal_kuryr_crd::KuryrLoadBalancer;
 use gimbal_kuryr_model::{CloudFacts, VipMode, VipWish};
 
 use crate::address::address;
-use crate::desired::named_service;
+use crate::desired::{named_service, not_placed};
 use crate::finding::shown;
 use crate::{Finding, NotStreamed};
 
@@ -21,7 +21,7 @@ pub(crate) fn vip(
 ) -> Result<VipWish, NotStreamed> {
     let spec = &object.spec;
     if spec.subnet_id.is_none() && spec.vip_network_id.is_none() && spec.vip_port_id.is_none() {
-        return Err(NotStreamed::WaitingForWriter);
+        return Err(not_placed(spec));
     }
     let text = spec.ip.as_ref().filter(|text| !text.is_empty());
     let ip = text.map(|text| address(text).ok_or_else(|| NotStreamed::VipUnreadable(shown(text)))).transpose()?;

@@ -30,6 +30,10 @@ fn it_waits_until_it_knows_where() {
     let of = |changes| desired(&object(spec(changes)), &facts()).map(|desired| desired.wanted.header.vip.clone());
     assert_eq!(of(json!({"project_id": null})), Err(NotStreamed::WaitingForWriter));
     assert_eq!(of(json!({"subnet_id": null})), Err(NotStreamed::WaitingForWriter));
+    for lacking in ["project_id", "subnet_id"] {
+        let error = of(json!({"service_uid": null, lacking: null})).unwrap_err();
+        assert_eq!((error.reason(), error.condition()), ("NotPlaced", Some("Unsupported")), "no one fills it in");
+    }
     assert!(of(json!({"subnet_id": null, "vip_network_id": "n"})).is_ok());
     let error = of(json!({"ip": "10.97.0.1"})).unwrap_err();
     assert_eq!(error.to_string(), "its address 10.97.0.1 is not in subnet services (10.96.0.0/16)");
