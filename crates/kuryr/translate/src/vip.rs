@@ -55,8 +55,9 @@ fn is_for_it(
     field: &'static str,
     findings: &mut Vec<Finding>,
 ) -> bool {
+    // Of a subnet that cannot be read nothing is known.
     let is_of_services =
-        || facts.service_subnets.iter().any(|id| facts.subnets.get(id).is_some_and(|subnet| subnet.cidr.contains(&ip)));
+        || facts.service_subnets.iter().any(|id| facts.subnets.get(id).is_none_or(|subnet| subnet.cidr.contains(&ip)));
     let is_taken = facts.vip == VipMode::ClusterIp && named_service(&object.spec).is_none() && is_of_services();
     if is_taken {
         findings.push(Finding::ClusterIp { field, address: ip.to_string().into() });

@@ -207,6 +207,10 @@ impl Actor {
         let broken = seen.provisioning == Provisioning::Error && self.may_repair(&part, now);
         // A broken one gets everything once more, for it may serve what it had; then it is made anew.
         if seen.protocol != wanted.protocol || (broken && !self.is_first_repair(&part, now)) {
+            // It could not be made again.
+            if target.is_exposed {
+                return None;
+            }
             return Some(CloudChange::DeleteListener { id: seen.id.clone() });
         }
         let fields = listener_fields(seen, wanted, pool, &target.part_tags(wanted.id), target, broken)?;

@@ -89,7 +89,8 @@ impl Actor {
     /// Returns the change that makes Octavia give the port the wanted groups.
     pub(crate) fn vip_groups_step(&self, target: &WantedBalancer<'_>, balancer: &SeenBalancer) -> Option<CloudChange> {
         let wanted = target.octavias_groups()?;
-        if is_same(wanted, &balancer.security_groups) {
+        // While a floating IP is to go others are not let in, nor is anything closed that cannot be opened again before.
+        if target.is_exposed || is_same(wanted, &balancer.security_groups) {
             return None;
         }
         if wanted.is_empty() && target.wanted.header.clients != ClientRanges::Everyone {

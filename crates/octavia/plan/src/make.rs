@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::actor::Actor;
 use crate::change::CloudChange;
-use crate::exposure::leads_to;
+use crate::exposure::leads_anywhere;
 use crate::floating::FloatingNext;
 use crate::memory::{PlanPart, RepairTime};
 use crate::request_size::fitted_balancer;
@@ -81,16 +81,20 @@ impl Actor {
             return delete_balancer(other);
         }
         let mut conflict = None;
-        if is_whole && (!differs || moves) {
+        let stays = !differs || moves;
+        let is_unwanted = wanted.header.floating.is_none();
+        // One that is not wanted leads there no longer before another load balancer is made on the same port.
+        if is_whole && (stays || is_unwanted) {
             // Octavia's lock does not matter to Neutron.
             match self.floating_next(wanted, facts, current, now) {
                 // They are kept out first.
-                FloatingNext::Step(step) if leads_to(&step, current) && self.lets_in_others(&target, current) => {}
+                FloatingNext::Step(step)
+                    if !is_unwanted && leads_anywhere(&step) && self.lets_in_others(&target, current, now) => {}
                 FloatingNext::Step(step) => return step,
                 FloatingNext::Conflict(words) => conflict = Some(words),
                 FloatingNext::Nothing => {}
             }
-            if let Some(step) = self.own_port_step(&target, current, now) {
+            if let Some(step) = self.own_port_step(&target, current, now).filter(|_| stays) {
                 return step;
             }
         }

@@ -76,7 +76,12 @@ impl WatchedTable {
                 let rows = std::mem::take(&mut self.first).into_values();
                 columns(&std::iter::once(heads()).chain(rows).collect::<Vec<_>>())
             }
-            Event::SnapshotDone(_) | Event::Restarted(_) => String::new(),
+            // Everything comes again.
+            Event::Restarted(_) => {
+                self.first.clear();
+                String::new()
+            }
+            Event::SnapshotDone(_) => String::new(),
         }
     }
 }

@@ -68,6 +68,9 @@ fn an_address_of_services_is_for_services() {
     assert_eq!(address(&json!({"ip": "10.96.0.77"}), &facts), taken("10.96.0.77"), "of a Service");
     let elsewhere = json!({"service_uid": null, "ip": "10.99.0.1", "subnet_id": "another"});
     assert_eq!(address(&elsewhere, &facts), taken("10.99.0.1"));
+    let mut unread = facts.clone();
+    unread.subnets.remove("services");
+    assert_eq!(address(&of_no_service, &unread), left_out, "the subnet could not be read");
     let allocate = CloudFacts { vip: VipMode::Allocate, ..facts };
     assert_eq!(address(&of_no_service, &allocate), taken("10.96.0.77"), "no subnet has cluster IPs");
 }

@@ -184,3 +184,54 @@ fn more_may_connect_only_after_the_floating_ip_has_gone() {
     assert!(gone.is_some() && opened.is_some(), "{:#?}", world.sent);
     made(&wish, &mut world);
 }
+
+#[test]
+fn one_floating_ip_gives_way_to_another_after_fewer_may_connect() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| {
+        wish.floating_address = Some("203.0.113.77");
+        wish.clients = only(&["192.0.2.0/24"]);
+    });
+    assert_eq!(changes[0].request().body, json!({"listener": {"allowed_cidrs": ["192.0.2.0/24"]}}), "{changes:#?}");
+}
+
+#[test]
+fn a_port_that_is_not_wanted_goes_before_a_floating_ip_leads_there() {
+    let (mut wish, mut world) = world(|wish| {
+        wish.from_outside = true;
+        wish.ports.push((Protocol::Tcp, 9000));
+    });
+    made(&wish, &mut world);
+    let changes = change(&mut world, &mut wish, |wish| {
+        wish.floating = true;
+        wish.ports.retain(|(_, port)| *port != 9000);
+    });
+    let [gone, comes] = [
+        changes.iter().position(|one| matches!(one, CloudChange::DeleteListener { .. })),
+        changes.iter().position(|one| matches!(one, CloudChange::CreateFloatingIp { .. })),
+    ];
+    assert!(gone.is_some() && gone < comes, "{changes:#?}");
+}
+
+/// It could not be made again before the floating IP has gone.
+#[test]
+fn a_listener_of_another_protocol_stays_while_a_floating_ip_is_to_go() {
+    let (mut wish, mut world) = world(|wish| (wish.from_outside, wish.floating) = (true, true));
+    made(&wish, &mut world);
+    world.refuses = Some(|change| {
+        let busy = || ChangeOutcome::Refused(ServiceRefusal::Busy(None));
+        matches!(change, CloudChange::UpdateFloatingIp { .. }).then(busy)
+    });
+    (wish.floating, wish.http, wish.known) = (false, true, true);
+    wish.generation += 1;
+    world.sent.clear();
+    world.actor.want(wish.entry());
+    world.run();
+    let goes = |one: &CloudChange| matches!(one, CloudChange::DeleteListener { .. });
+    assert!(!world.sent.iter().any(goes), "{:#?}", world.sent);
+    world.refuses = None;
+    assert_eq!(world.run_on(), BalancerStep::Done);
+    assert!(world.sent.iter().any(goes), "{:#?}", world.sent);
+    made(&wish, &mut world);
+}
