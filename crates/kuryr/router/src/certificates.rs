@@ -89,12 +89,19 @@ impl<T> RouterController<T> {
         let is_anothers = || {
             let mut secrets = self.secrets.with_hash(hash).peekable();
             // While Secrets cannot be read, it may be its own all the same, and no router gets what they have.
-            let is_of_shared =
-                || self.secrets.is_readable() && self.certificates_of(&self.settings.ingresses.shared).contains(&hash);
+            let is_of_shared = || self.secrets.is_readable() && self.is_anothers_in_shared(key, hash);
             let is_known = secrets.peek().is_some();
             (is_known || is_of_shared()) && secrets.all(|of| of.namespace != key.namespace)
         };
         *key != self.settings.ingresses.shared && !was_own && is_anothers()
+    }
+
+    /// Whether the shared router is made with a certificate, and not for a Secret of a router's namespace.
+    fn is_anothers_in_shared(&self, key: &SourceKey, hash: CertificateHash) -> bool {
+        let shared = self.routers.get(&self.settings.ingresses.shared).and_then(|item| item.kept.object());
+        let all = shared.into_iter().flat_map(|router| &router.spec.tls).filter(|tls| hash_of(tls) == Some(hash));
+        let mut of = all.map(|tls| tls.secret_name.as_deref().and_then(|secret| secret.split_once('/'))).peekable();
+        of.peek().is_some() && of.all(|secret| secret.is_none_or(|(namespace, _)| *namespace != *key.namespace))
     }
 
     fn certificates_of(&self, key: &SourceKey) -> BTreeSet<CertificateHash> {
