@@ -215,7 +215,8 @@ fn any_life_ends_well() {
 #[test]
 fn lives_that_once_went_wrong() {
     use Op::{
-        Answer, BackUp, Class, Create, Delete, GoBack, Plan, Report, Restart, RestartUnheard, StripRouter, Watch, Work,
+        Answer, BackUp, Class, Create, Delete, DeleteSecret, GoBack, Plan, Report, Restart, RestartUnheard, Secret,
+        StripRouter, Tls, Watch, Work,
     };
     // A report comes after its entry was withdrawn, and before the writer has heard of that.
     let reported_late = [
@@ -245,4 +246,18 @@ fn lives_that_once_went_wrong() {
     let made_again =
         [Create(1, 1), RestartUnheard, Delete(1), Create(1, 1), Plan, Answer(0, 0), Watch(1), Plan, Class(0, false)];
     lives(None, &made_again);
+    // Two Secrets of a namespace have one certificate, and one of them had it for an Ingress of the shared router.
+    let same_certificate = [
+        Secret(1, 3),
+        Secret(0, 3),
+        DeleteSecret(1),
+        Tls(0, true),
+        DeleteSecret(0),
+        Create(1, 3),
+        Class(0, false),
+        Secret(0, 0),
+        Tls(1, true),
+        Create(0, 1),
+    ];
+    lives(None, &same_certificate);
 }
