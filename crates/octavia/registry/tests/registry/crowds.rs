@@ -213,17 +213,23 @@ fn members_do_not_wait_for_a_crowd_of_floating_ips() {
     assert!(world.sent.len() > 4, "the crowd goes on: {:?}", world.last_sent());
 }
 
+/// Twenty that are served, each with a floating IP.
+fn with_floating_ips() -> World {
+    let mut world = World::at_rest(0);
+    for nth in 0..20 {
+        let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
+        (wish.from_outside, wish.floating) = (true, true);
+        world.want("prod1", key("crowd", &format!("f{nth:02}")), wish);
+    }
+    world.converge(600 * SECOND);
+    world
+}
+
 /// Its own floating IP waits in that line, too.
 #[test]
 fn members_do_not_wait_for_neutron_that_asks_for_a_pause() {
     for is_in_line_before in [false, true] {
-        let mut world = World::at_rest(0);
-        for nth in 0..20 {
-            let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
-            (wish.from_outside, wish.floating) = (true, true);
-            world.want("prod1", key("crowd", &format!("f{nth:02}")), wish);
-        }
-        world.converge(600 * SECOND);
+        let mut world = with_floating_ips();
         world.way_of = Some(|change| (change.request().service == ApiService::Neutron).then_some(Way::Throttled));
         for nth in 0..20 {
             world.change("prod1", &key("crowd", &format!("f{nth:02}")), |wish| wish.floating = false);
@@ -244,13 +250,7 @@ fn members_do_not_wait_for_neutron_that_asks_for_a_pause() {
 /// Its members wait in that of Octavia.
 #[test]
 fn a_floating_ip_does_not_wait_for_octavia_that_asks_for_a_pause() {
-    let mut world = World::at_rest(0);
-    for nth in 0..20 {
-        let mut wish = Wish::new(&format!("f{nth}"), &world.subnet);
-        (wish.from_outside, wish.floating) = (true, true);
-        world.want("prod1", key("crowd", &format!("f{nth:02}")), wish);
-    }
-    world.converge(600 * SECOND);
+    let mut world = with_floating_ips();
     world.way_of = Some(|change| (change.request().service == ApiService::Octavia).then_some(Way::Throttled));
     for nth in 0..20 {
         world.change("prod1", &key("crowd", &format!("f{nth:02}")), |wish| {
